@@ -165,9 +165,12 @@ class Client(Caller, Hashable, Protocol):
         ...
 
     @property
-    def calls(self) -> int:
+    def requests(self) -> int:
         """The number of requests that the client has made."""
         ...
+
+    calls: int
+    """The number of its requests that went on to a server."""
 
     def has_room(self, frame: Frame) -> bool:
         """Return whether a notification would be sent now. It is dropped if the client does not read."""

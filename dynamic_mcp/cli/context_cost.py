@@ -29,11 +29,14 @@ from dynamic_mcp.tools.meta_tools import GET
 
 # The members of a tool that every client passes to its model.
 _MEMBERS = ("name", "description", "inputSchema")
-_COLUMNS = ("GROUP", "TOOLS", "DIRECT", "SEARCH", "WHOLE GROUP", "DIRECT (ABOVE), SEARCH (BELOW)")
+_COLUMNS = ("GROUP", "TOOLS", "DIRECT", "SEARCH", "DIRECT (ABOVE), SEARCH (BELOW)")
 _LEGEND = (
     "DIRECT: the tools without dynamic-mcp. An AI tool puts all of them into every conversation.",
-    "SEARCH: the answer to one search through dynamic-mcp, for the words of the group's first tool.",
-    "WHOLE GROUP: all tools in one answer. Often more than DIRECT: it adds titles, output schemas, annotations.",
+    "SEARCH: the answer to one search in all groups, for the words of the group's first tool. Only if one is needed.",
+)
+_FEW_TOOLS = (
+    'So few tools are hardly worth a search. A server with `"direct": true` has its tools listed directly; the'
+    " difference grows with each server that you add."
 )
 _BAR = 30
 _ESTIMATE = "estimated: 4 characters a token"
@@ -199,12 +202,14 @@ def _show(stats: Stats, out: Output) -> None:
     out.print_line("")
     lines = [
         (f"without dynamic-mcp: {pluralize(stats.tools, 'tool')} listed directly", stats.direct),
-        ("with dynamic-mcp, at the start", stats.start),
-        ("and after one search (the longest)", stats.after_search),
-        ("or after one whole group (the longest)", stats.after_group),
+        ("with dynamic-mcp, until a tool is needed", stats.start),
+        ("with dynamic-mcp, after one search (the longest)", stats.after_search),
     ]
-    rows = [[words, f"{cost.tokens:,}", f"{cost.bytes:,}", _share(cost, stats.direct)] for words, cost in lines]
-    out.print_table(("ALL GROUPS", "TOKENS", "BYTES", "SHARE"), rows)
+    rows = [[words, f"{cost.tokens:,}", _share(cost, stats.direct)] for words, cost in lines]
+    out.print_table(("A CONVERSATION", "TOKENS", "SHARE"), rows)
+    if 0 < stats.direct.tokens < stats.after_search.tokens:
+        out.print_line("")
+        out.print_line(_FEW_TOOLS)
 
 
 def _share(cost: Cost, whole: Cost) -> str:
@@ -212,7 +217,7 @@ def _share(cost: Cost, whole: Cost) -> str:
 
 
 def _row(each: GroupStats, longest: int, bar: str) -> list[str]:
-    costs = [f"{cost.tokens:,}" for cost in (each.direct, each.search, each.full)]
+    costs = [f"{cost.tokens:,}" for cost in (each.direct, each.search)]
     bars = "\n".join(bar * _length(cost, longest) for cost in (each.direct, each.search))
     return [each.group, str(each.tools), *costs, "not reached" if each.error else bars]
 

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dynamic_mcp.cli.import_flow import write_plan
-from dynamic_mcp.cli.installer import warn_about_limits
-from dynamic_mcp.cli.machine import local_machine, open_journal, timestamp
+from dynamic_mcp.cli.import_flow import list_changes
+from dynamic_mcp.cli.installer import SETUP, warn_about_limits
+from dynamic_mcp.cli.machine import local_machine, open_journal, shorten_path, timestamp
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.cli.own_program import find_own_program
 from dynamic_mcp.config import jsonc
-from dynamic_mcp.config.needs import find_required_variables
+from dynamic_mcp.config.needs import RequiredVariables, find_required_variables
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.importer.adapter import Adapter
 from dynamic_mcp.importer.convert import description
 from dynamic_mcp.importer.convert.plan import Plan
 from dynamic_mcp.importer.formats.shapes import has_switch
 from dynamic_mcp.importer.formats.tree import NOTHING, at
-from dynamic_mcp.importer.installer import find_target, plan_installation, read_entry
+from dynamic_mcp.importer.installer import InstallPlan, find_target, plan_installation, read_entry
+from dynamic_mcp.importer.journal import FileChange
 from dynamic_mcp.importer.model import Entry, ForeignServer, Machine, Reading, ToolScope
 from dynamic_mcp.importer.planner import ImportRequest, Replacement, plan_import, plan_replacement
 from dynamic_mcp.importer.reader import read_user_settings
@@ -39,8 +40,21 @@ class ToolSettings:
     adapter: Adapter
     readings: tuple[Reading, ...]
 
+    @property
+    def local_servers(self) -> list[str]:
+        """The names of the servers that the tool has only in the current directory."""
+        return _names(filter(_is_local, self.readings))
+
+    def without_local_servers(self) -> ToolSettings:
+        return replace(self, readings=tuple(each for each in self.readings if not _is_local(each)))
+
+    @property
+    def scopes(self) -> tuple[ToolScope, ...]:
+        """The scopes whose servers are imported."""
+        return (ToolScope.USER, *((ToolScope.LOCAL,) if self.local_servers else ()))
+
     def __str__(self) -> str:
-        names = [found.name for reading in self.readings for found in reading.servers]
+        names = _names(each for each in self.readings if not _is_local(each))
         if not names:
             return f"{self.adapter.title}: no servers yet"
         all_names = ", ".join(names)
@@ -62,6 +76,11 @@ class Setup:
     def new_servers(self) -> dict[str, Entry]:
         """The servers that the config does not have yet, by their new name."""
         return self.plan.changed_servers
+
+    @property
+    def imported_names(self) -> list[str]:
+        """The names in the config of the servers that the tools have."""
+        return list(dict.fromkeys(item.name for item in self.plan.items if item.entry is not None))
 
     @property
     def tools_with_servers(self) -> list[ToolSettings]:
@@ -107,21 +126,25 @@ class Setup:
         new = self.new_servers
         if new:
             what = "create" if self.plan.before is None else "change"
-            yield f"{what} {self.file}: {pluralize(len(new), 'server')} ({', '.join(new)})"
+            yield f"{what} {shorten_path(self.file)}: {pluralize(len(new), 'server')} ({', '.join(new)})"
         if self.plan.is_changed and self.plan.daemon is not None:
-            how = "share running servers between" if self.daemon else "run the servers separately for"
-            yield f"{how} AI tools and windows (`settings.daemon` in {self.file})"
+            how = (
+                "keep the servers running, shared by your AI tools and windows"
+                if self.daemon
+                else "run the servers anew for each AI tool and window"
+            )
+            yield f"{how} (`settings.daemon`)"
         if self.left_out:
-            yield f"leave out {', '.join(self.left_out)}; the tools keep their own entries"
+            yield f"skip {', '.join(self.left_out)}, which your tools keep"
         if self.plan.variables:
             secrets = pluralize(len(self.plan.variables), "secret")
-            yield f"move {secrets} into {self.plan.env_file}, which only you can read"
+            yield f"move {secrets} into {shorten_path(self.plan.env_file)}, which only you can read"
         for tool in self.tools:
             file = find_target(tool.adapter, ToolScope.USER, local_machine(None)).file
             names = self._servers_to_remove(tool)
             how = "disable {}" if has_switch(tool.adapter) else "remove {}"
             removal = how.format(", ".join(names))
-            where = f"{tool.adapter.title} ({file})"
+            where = f"{tool.adapter.title} ({shorten_path(file)})"
             if _has_no_entry(tool.adapter):
                 yield f"add dynamic-mcp to {where}{f', and {removal}' if names else ''}"
             elif names:
@@ -129,9 +152,7 @@ class Setup:
 
     def replacement(self, tool: ToolSettings) -> Replacement:
         """Return the servers of the tool that the config has."""
-        return plan_replacement(
-            tool.adapter, (ToolScope.USER,), local_machine(None), self.plan.target, self.plan.servers
-        )
+        return plan_replacement(tool.adapter, tool.scopes, local_machine(None), self.plan.target, self.plan.servers)
 
     def _servers_to_remove(self, tool: ToolSettings) -> list[str]:
         """Return the servers to remove from the tool, without those already disabled in it."""
@@ -166,26 +187,53 @@ def plan_setup(file: Path, tools: Sequence[ToolSettings]) -> Setup:
     return Setup(file, tuple(tools), plan_import(readings, request, describe=_describe))
 
 
-def apply_setup(setup: Setup, out: Output) -> str:
-    """Write the config and the tools' files; return the id for `undo`, if anything changed."""
-    machine, journal = local_machine(None), open_journal("init")
-    entries = [write_plan(setup.plan, journal)]
-    needed = find_required_variables(setup.file, os.environ)
-    program, caveat = find_own_program()
-    for tool in setup.tools:
-        result = plan_installation(
-            tool.adapter,
-            ToolScope.USER,
-            machine,
-            start=[*program, str(setup.file.absolute())],
-            variables=needed.names,
-            replacements=setup.replacement(tool).servers if setup.is_replacing else None,
-        )
-        if result.is_needed:
-            subject = f"{tool.adapter.name}/{ToolScope.USER.value}"
-            entries.append(journal.apply(f"install {tool.adapter.name}", subject, timestamp(), result.changes))
-        warn_about_limits(out, tool.adapter, result, needed, caveat)
-    return next((entry.run for entry in entries if entry is not None), "")
+@dataclass(frozen=True)
+class AppliedSetup:
+    """What was done: the id of the change for `undo`, and how each tool starts dynamic-mcp."""
+
+    id: str
+    plans: Sequence[tuple[Adapter, InstallPlan]]
+    needed: RequiredVariables
+    caveat: str
+
+    def warn(self, out: Output) -> None:
+        """Warn about the limits of the tools."""
+        for adapter, plan in self.plans:
+            warn_about_limits(out, adapter, plan, self.needed, self.caveat)
+
+
+def apply_setup(setup: Setup) -> AppliedSetup:
+    """Write the config and the tools' files, all or none, as one change. Raises DynamicMcpError."""
+    machine, (program, caveat) = local_machine(None), find_own_program()
+    plans: list[tuple[Adapter, InstallPlan]] = []
+    needed = RequiredVariables((), {})
+
+    def changes() -> Iterator[FileChange]:
+        nonlocal needed
+        yield from list_changes(setup.plan, is_private=setup.plan.has_secrets())
+        needed = find_required_variables(setup.file, os.environ)  # of the config as it is now
+        for tool in setup.tools:
+            plan = plan_installation(
+                tool.adapter,
+                ToolScope.USER,
+                machine,
+                start=[*program, str(setup.file.absolute())],
+                variables=needed.names,
+                replacements=setup.replacement(tool).servers if setup.is_replacing else None,
+            )
+            plans.append((tool.adapter, plan))
+            yield from plan.changes
+
+    entry = open_journal().apply(SETUP, "", timestamp(), changes())
+    return AppliedSetup(entry.id, plans, needed, caveat)
+
+
+def _names(readings: Iterable[Reading]) -> list[str]:
+    return [found.name for reading in readings for found in reading.servers]
+
+
+def _is_local(reading: Reading) -> bool:
+    return reading.source.scope is ToolScope.LOCAL and not reading.omitted_count
 
 
 def _describe(server: ForeignServer) -> Entry:

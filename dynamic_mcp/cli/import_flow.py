@@ -7,7 +7,7 @@ import contextlib
 import os
 import re
 import subprocess
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -29,7 +29,7 @@ from dynamic_mcp.importer.convert.merge import MergeChoice
 from dynamic_mcp.importer.convert.plan import Action, ImportItem, Plan, count_actions, describe_difference
 from dynamic_mcp.importer.convert.vault import set_variables
 from dynamic_mcp.importer.formats import files
-from dynamic_mcp.importer.journal import ChangeJournal, FileChange, JournalEntry
+from dynamic_mcp.importer.journal import FileChange
 from dynamic_mcp.importer.model import Entry, ForeignServer, Machine, Notice, Reading, SettingsSource, ToolScope
 from dynamic_mcp.importer.planner import ImportRequest, build_config, plan_import
 from dynamic_mcp.system.text import pluralize
@@ -228,6 +228,7 @@ def _apply(context: Invocation, options: ImportOptions, plan: Plan) -> int:
     if options.dry_run and not context.out.is_json_requested:
         _show_diff(context.out, plan)
     show_warnings(context.out, plan)
+    show_environment(context.out, plan)
     plain = plan.find_secrets()
     if options.secrets == "fail" and plain:
         fields_by_server = "; ".join(f"{name} ({', '.join(fields)})" for name, fields in plain.items())
@@ -244,7 +245,7 @@ def _apply(context: Invocation, options: ImportOptions, plan: Plan) -> int:
     if options.dry_run:
         _show_actions(context.out, plan)
     else:
-        write_plan(plan)
+        _write_plan(plan)
         if plan.is_changed:
             record(
                 context, plan.output, "config.changed", {"command": "import", "imported": list(plan.changed_servers)}
@@ -255,30 +256,26 @@ def _apply(context: Invocation, options: ImportOptions, plan: Plan) -> int:
     return IN_PART if plan.errors or any(item.is_flawed for item in plan.items) else OK
 
 
-def write_plan(plan: Plan, journal: ChangeJournal | None = None) -> JournalEntry | None:
-    """Apply a plan; return the change for `undo`, or None if nothing changes.
-
-    Without a `journal`, the change is recorded alone.
-    """
+def _write_plan(plan: Plan) -> None:
     tools = dict.fromkeys(reading.source.tool for reading in plan.readings if reading.servers)
-    return write_changes(plan, " ".join(("import", *tools)), is_private=plan.has_secrets(), journal=journal)
+    write_changes(plan, " ".join(("import", *tools)), is_private=plan.has_secrets())
 
 
-def write_changes(
-    plan: Plan, title: str, *, is_private: bool, journal: ChangeJournal | None = None
-) -> JournalEntry | None:
+def write_changes(plan: Plan, title: str, *, is_private: bool) -> None:
     """Write the config of a plan and its env file, both or none, as one change with this title."""
-    changes: list[FileChange] = []
+    if changes := list(list_changes(plan, is_private=is_private)):
+        open_journal().apply(title, "", timestamp(), changes)
+
+
+def list_changes(plan: Plan, *, is_private: bool) -> Iterator[FileChange]:
+    """Yield the changes of the env file and the config of a plan."""
     if plan.variables:
         before = files.read_bytes(plan.env_file)
         after = set_variables((before or b"").decode(), plan.variables).encode()
-        changes.append(FileChange(plan.env_file, before, after, is_private=True))
+        yield FileChange(plan.env_file, before, after, is_private=True)
     if plan.is_changed:
         before = None if plan.before is None else plan.before.encode()
-        changes.append(FileChange(plan.output, before, plan.after.encode(), is_private=is_private))
-    if not changes:
-        return None
-    return (journal or open_journal()).apply(title, "", timestamp(), changes)
+        yield FileChange(plan.output, before, plan.after.encode(), is_private=is_private)
 
 
 def _is_exposed(file: Path, environment: Mapping[str, str]) -> bool:
@@ -304,7 +301,7 @@ def _show_readings(out: Output, readings: Sequence[Reading]) -> None:
 
 def _show_list(out: Output, plan: Plan) -> None:
     """Print the servers of each file, and what an import would do with them."""
-    if out.is_json_requested or not out.is_terminal:
+    if out.is_json:
         out.print_json(plan.to_json())
         return
     rows: list[list[str]] = []
@@ -339,9 +336,14 @@ def _show_diff(out: Output, plan: Plan) -> None:
 
 def show_warnings(out: Output, plan: Plan) -> None:
     """Print warnings about lost fields, unreadable files, and commands or files that no longer exist."""
-    _show_notices(out, plan.warnings)
+    _show_notices(out, (notice for notice in plan.warnings if not notice.is_about_environment))
     for error in plan.errors:
         out.say(f"error: {error}", "red")
+
+
+def show_environment(out: Output, plan: Plan) -> None:
+    """Print which variables servers get that not every tool passed on."""
+    _show_notices(out, (notice for notice in plan.warnings if notice.is_about_environment))
     for remark in plan.remarks:
         out.say(f"note: {remark}")
 

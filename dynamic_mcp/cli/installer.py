@@ -30,10 +30,13 @@ from dynamic_mcp.importer import reader
 from dynamic_mcp.importer.adapter import Adapter
 from dynamic_mcp.importer.convert.vault import Hiding
 from dynamic_mcp.importer.formats.shapes import NAME, variables_in
-from dynamic_mcp.importer.installer import InstallPlan, find_target, plan_installation, plan_removal
+from dynamic_mcp.importer.installer import InstallPlan, find_target, list_targets, plan_installation, plan_removal
 from dynamic_mcp.importer.journal import ChangedSince, JournalEntry
 from dynamic_mcp.importer.model import Machine, ToolScope
 from dynamic_mcp.importer.planner import RemainingServer, Replacement, plan_replacement, read_output
+
+# The title of the change that `init` makes, of all tools at once.
+SETUP = "init"
 
 
 class Start(Struct, frozen=True):
@@ -136,7 +139,7 @@ def uninstall(context: Invocation, tool: str, scope: str, project: str | None, *
 def _uninstall(tool: str, scope: str, project: str | None, *, dry_run: bool) -> list[str]:
     """Remove our entry; return the actions, which `dry_run` only describes.
 
-    Files that are still as `install` left them get their old bytes back.
+    What `install` or `init` has changed in the tool's files is undone, unless it has changed since.
     """
     adapter, machine = reader.find_tool(tool), local_machine(project)
     _, file = find_target(adapter, ToolScope(scope), machine)
@@ -145,16 +148,17 @@ def _uninstall(tool: str, scope: str, project: str | None, *, dry_run: bool) -> 
     installs = [
         entry
         for entry in journal.entries()
-        if entry.subject == subject and not entry.is_undone and file in entry.files
+        if (entry.subject == subject or entry.title == SETUP) and not entry.is_undone and file in entry.files
     ]
+    own_files = {file, *(target.file for target in list_targets(adapter, tuple(ToolScope), machine))}
     note: list[str] = []
     try:
-        plan = journal.plan_undo(installs)
+        plan = journal.plan_undo(installs, own_files)
     except ChangedSince as exc:
         note = [f"{exc.hint.split(';')[0]} from what `install` wrote: its other changes of the file stay"]
     else:
         if installs:
-            steps = plan if dry_run else [journal.undo(entry) for entry in installs]
+            steps = plan if dry_run else [journal.undo(entry, own_files) for entry in installs]
             return [each.describe(is_done=not dry_run) for restorations in steps for each in restorations]
     result = plan_removal(adapter, ToolScope(scope), machine)
     if not result.is_needed:

@@ -95,7 +95,7 @@ def narrow_config(config: Config, profile: str | None) -> Config:
 
 
 def start_invocation(
-    config_option: str | None, *, quiet: bool, verbose: int, as_json: bool, command: str = "dynamic-mcp"
+    config_option: str | None, *, quiet: bool, verbose: int, as_json: bool | None, command: str = "dynamic-mcp"
 ) -> Invocation:
     """Start a command. Its log goes to stderr; without `--verbose`, only errors are logged."""
     from dynamic_mcp.cli.output import Output  # only serving writes the log file

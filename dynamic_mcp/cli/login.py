@@ -183,7 +183,7 @@ async def _log_in(group: _RemoteGroup, *, is_explicit: bool, open_browser: bool,
         return False
     if not await group.bearer.adopt(login):
         raise LoginFailed(group.name, "the login worked, but its token could not be saved", hint=_SAVE_HINT)
-    group.out.say(f"{group.name}: logged in; running proxies use it from now on")
+    group.out.say(f"{group.name}: logged in; what runs uses it from now on")
     return True
 
 

@@ -22,11 +22,17 @@ def local_machine(project: str | None) -> Machine:
     return Machine(Path.home(), Path(folder), os.environ, platform)
 
 
-def open_journal(command: str = "") -> ChangeJournal:
-    """Return the journal of this user; changes of one `command` form a unit."""
-    return ChangeJournal(paths.state_dir() / "journal", command)
+def open_journal() -> ChangeJournal:
+    """Return the journal of this user."""
+    return ChangeJournal(paths.state_dir() / "journal")
 
 
 def timestamp() -> str:
     """Return the time now, as the journal writes it."""
     return datetime.now().astimezone().isoformat(timespec="seconds")
+
+
+def shorten_path(file: Path) -> str:
+    """Return a path as a person writes it, with `~` for the home directory."""
+    home = Path.home()
+    return f"~/{file.relative_to(home)}" if file.is_relative_to(home) else str(file)

@@ -31,7 +31,8 @@ def run(args: list[str], left: Shim | None = None) -> int:
     except DynamicMcpError as exc:
         return _report(str(exc), exc.exit_code)
     except KeyboardInterrupt:
-        return _report("interrupted", _INTERRUPTED)
+        print("interrupted", file=sys.stderr, flush=True)  # noqa: T201
+        return _INTERRUPTED
     except BrokenPipeError:  # the reader of our output has closed it
         _close_stdout()
         return 1

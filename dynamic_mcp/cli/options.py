@@ -33,7 +33,7 @@ proxies_option = click.option(
     "config_file",
     metavar="FILE",
     type=click.Path(),
-    help="Only proxies that serve this config. Default: all.",
+    help="Only what runs with this config. Default: all.",
 )
 person_option = click.option("--yes", "-y", is_flag=True, help="Do not ask, and do without a terminal.")
 timeout_option = click.option(
@@ -82,7 +82,12 @@ header_option = click.option(
 )
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
 verbose_option = click.option("-v", "--verbose", count=True, help="Print more on stderr; -vv prints everything.")
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON even on a terminal.")
+json_option = click.option(
+    "--json/--table",
+    "as_json",
+    default=None,
+    help="Print JSON or tables. Default: tables on a terminal, JSON where it is piped.",
+)
 
 
 def log_options(function: Callable[..., int]) -> Callable[..., int]:
@@ -140,7 +145,7 @@ def output_options(function: Callable[Concatenate[Invocation, P], int | None]) -
     def command(
         quiet: bool,  # noqa: FBT001 - click passes them by name, and no keyword may follow *args
         verbose: int,
-        as_json: bool,  # noqa: FBT001
+        as_json: bool | None,  # noqa: FBT001
         config_file: str | None = None,
         *args: P.args,
         **kwargs: P.kwargs,

@@ -1,6 +1,6 @@
 """Prints a command's data and messages. Only this file handles terminals, JSON, colour, width and foreign text.
 
-Data goes to stdout: tables on a terminal, else JSON. Messages go to stderr.
+Data goes to stdout: tables on a terminal, else JSON, unless an option says otherwise. Messages go to stderr.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 # Below this many columns a table becomes a list.
 NARROW = 60
+# So wide is what is not a terminal, so that each row of a table is one line for `grep`.
+_WIDTH_OF_PIPE = 10_000
 # The control characters that may stay in foreign text.
 _LINES = "\n\t"
 # Control sequences: move to the first column of the first line, and erase to the end of the line or screen.
@@ -43,13 +45,14 @@ class Output:
         stderr: TextIO,
         environment: Mapping[str, str],
         *,
-        as_json: bool,
+        as_json: bool | None,
         is_quiet: bool,
         is_plain: bool = False,
     ) -> None:
         self.is_terminal = stdout.isatty()
-        self.is_json = as_json or not self.is_terminal
-        self.is_json_requested = as_json
+        self.is_json = not self.is_terminal if as_json is None else as_json
+        self.is_json_requested = as_json is True
+        self._is_wide = not self.is_terminal and "COLUMNS" not in environment
         self._frame: io.StringIO | None = None  # the output of the current repaint
         self._stdout = stdout
         self._stderr = stderr
@@ -255,7 +258,8 @@ class Output:
 
         file = stream or self._frame or self._stdout
         is_terminal = True if file is self._frame else None  # None: the console detects it
-        return Console(file=file, force_terminal=is_terminal, highlight=False, markup=False, emoji=False)
+        width = _WIDTH_OF_PIPE if self._is_wide and file is self._stdout else None
+        return Console(file=file, width=width, force_terminal=is_terminal, highlight=False, markup=False, emoji=False)
 
     def _print(self, text: str) -> None:
         print(text, file=self._frame or self._stdout, flush=True)

@@ -172,6 +172,10 @@ def _show_proxy(out: Output, proxy: _MeasuredProxy, rate_of: Callable[[str], str
         out.print_line(f"metrics at {status.metrics}", indent=2)
     if status.socket:
         out.print_line(f"socket {status.socket}", indent=2)
+    if status.config_error:
+        since, of = _format_time(status.config_error_since), _format_time(status.config_since)
+        out.print_line(f"the file is not used since {since}: {status.config_error}", "red", indent=2)
+        out.print_line(f"what runs is the version of {of}", "red", indent=2)
     if running.silent_s:
         out.print_line(f"no sign of life for {running.silent_s:.0f} s: it is stopped or hangs", "yellow", indent=2)
     if _is_shared(running):
@@ -255,7 +259,7 @@ def _show_groups(out: Output, proxy: _MeasuredProxy, rate_of: Callable[[str], st
             reasons.append(f"{label}: {group.missing}")
     _print_rows(out, _COLUMNS, rows, _DISPENSABLE)
     if len(personal) > _MOST_OF_PERSONS:
-        out.print_line(f"and {len(personal) - _MOST_OF_PERSONS} more of persons", indent=2)
+        out.print_line(f"and {len(personal) - _MOST_OF_PERSONS} more with personal logins", indent=2)
     for reason in dict.fromkeys(reasons):  # copies of one server often fail alike
         out.print_line(reason, "yellow", indent=2)
     for line in dict.fromkeys(copies):

@@ -66,7 +66,7 @@ def revoke_token(context: Invocation, id: str) -> None:
     record(context, file, "token.revoked", _facts(revoked))
     if context.out.is_json_requested:
         context.out.print_json(_row(revoked))
-    context.out.say(f"token {revoked.id} of `{revoked.subject}` is revoked; running proxies refuse it from now on")
+    context.out.say(f"token {revoked.id} of `{revoked.subject}` is revoked, and refused from now on")
 
 
 def _parse_lifetime(text: str) -> float | None:

@@ -18,9 +18,9 @@ from dynamic_mcp.cli.change_events import record
 from dynamic_mcp.cli.change_lock import hold_change_lock
 from dynamic_mcp.cli.client import for_each_group
 from dynamic_mcp.cli.command_group import invoke
-from dynamic_mcp.cli.first_setup import Setup, ToolSettings
+from dynamic_mcp.cli.first_setup import AppliedSetup, Setup, ToolSettings
 from dynamic_mcp.cli.invocation import Invocation, start_invocation
-from dynamic_mcp.cli.machine import local_machine
+from dynamic_mcp.cli.machine import local_machine, shorten_path
 from dynamic_mcp.cli.output import Output, Progress
 from dynamic_mcp.cli.own_client import open_own_client
 from dynamic_mcp.cli.runner import run
@@ -33,6 +33,8 @@ from dynamic_mcp.system.text import pluralize
 
 # The first `npx` or `uvx` downloads the server.
 _CHECK_WITHIN_S = 60.0
+# More servers than this are counted in a question, not named.
+_MOST_NAMED = 4
 
 
 class _SetupPrompt:
@@ -58,7 +60,8 @@ class _SetupPrompt:
         """Ask whether one daemon runs the servers; None leaves the config unchanged."""
         if self._takes_defaults:
             return True if is_default else None
-        return _confirm("Keep servers running, and share them between AI tools and windows?", default=is_default)
+        question = "Keep the servers running in the background, and share them between AI tools and windows?"
+        return _confirm(question, default=is_default)
 
 
 def set_up(context: Invocation, *, yes: bool, daemon: bool | None = None) -> int:
@@ -80,7 +83,7 @@ def set_up(context: Invocation, *, yes: bool, daemon: bool | None = None) -> int
     if not chosen:
         context.out.say("No tool was chosen, so nothing was changed.")
         return 0
-    planned = first_setup.plan_setup(file, chosen)
+    planned = first_setup.plan_setup(file, [_decide_on_local_servers(tool, prompt) for tool in chosen])
     if not (planned.plan.servers or file.exists()):
         import_flow.show_warnings(context.out, planned.plan)
         context.out.say("These AI tools have no servers yet.")
@@ -90,20 +93,20 @@ def set_up(context: Invocation, *, yes: bool, daemon: bool | None = None) -> int
         context.out.say("Everything is set up already; nothing was changed.")
         return 0
     _show(context.out, setup)
-    if not prompt.confirm("Go ahead?"):
+    if not prompt.confirm("Go ahead? (can be undone)"):
         context.out.say("Nothing was changed.")
         return 0
     with hold_change_lock():
-        id = first_setup.apply_setup(setup, context.out)
+        applied = first_setup.apply_setup(setup)
     tools = [tool.adapter.name for tool in setup.tools]
     record(context, file, "config.changed", {"command": "init", "imported": list(setup.new_servers), "tools": tools})
-    _report(context.out, setup, id)
+    _report(context.out, setup, applied)
     return 0
 
 
 def offer_setup() -> int | None:
     """Offer `init` if there is no config yet; return its exit code, or None if it did not run."""
-    context = start_invocation(None, quiet=False, verbose=0, as_json=False)
+    context = start_invocation(None, quiet=False, verbose=0, as_json=None)
     try:
         context.config_path()
     except ConfigError:
@@ -120,15 +123,28 @@ def _decide(context: Invocation, setup: Setup, prompt: _SetupPrompt) -> Setup:
     _show_results(context.out, setup, results)
     broken = [name for name, result in results.items() if result.is_broken]
     count = "the server that does" if len(broken) == 1 else f"the {len(broken)} servers that do"
-    if broken and prompt.confirm(f"Leave out {count} not start ({', '.join(broken)})?"):
+    if broken and prompt.confirm(f"Skip {count} not work now ({', '.join(broken)})?"):
         setup = setup.without(broken)
     titles = _join([tool.adapter.title for tool in setup.tools_with_servers])
     if not titles:
         return setup
-    if prompt.confirm(f"Replace the imported servers in {titles} by dynamic-mcp?"):
+    names = setup.imported_names
+    servers = _join(names) if len(names) <= _MOST_NAMED else f"the {len(names)} servers"
+    if prompt.confirm(f"Replace {servers} in {titles} by dynamic-mcp? (can be undone)"):
         return setup.with_replacement()
     context.out.say(f"{titles} will show every tool twice and run every server twice.", "yellow")
     return setup
+
+
+def _decide_on_local_servers(tool: ToolSettings, prompt: _SetupPrompt) -> ToolSettings:
+    """Decide whether to import the servers that a tool has only in the current directory."""
+    names = tool.local_servers
+    if not names:
+        return tool
+    title, servers = tool.adapter.title, _join(names)
+    if prompt.confirm(f"Import {servers} too, which {title} has only in {shorten_path(Path.cwd())}?"):
+        return tool
+    return tool.without_local_servers()
 
 
 def _decide_on_daemon(setup: Setup, prompt: _SetupPrompt, *, choice: bool | None) -> Setup:
@@ -157,11 +173,12 @@ def _show(out: Output, setup: Setup) -> None:
         out.say(f"  set the variable {name} yourself, for {_join(servers)}", "yellow")
 
 
-def _report(out: Output, setup: Setup, id: str) -> None:
+def _report(out: Output, setup: Setup, applied: AppliedSetup) -> None:
     titles = _join([tool.adapter.title for tool in setup.tools])
     out.say(f"Done. Next: restart {titles}; `dynamic-mcp status` shows each of them once it has connected.")
-    if id:
-        out.say(f"To revert: `dynamic-mcp undo {id}`")
+    out.say(f"To revert: `dynamic-mcp undo {applied.id}`")
+    import_flow.show_environment(out, setup.plan)
+    applied.warn(out)
 
 
 def _add_by_hand(context: Invocation, file: Path, *, may_ask: bool, daemon: bool | None) -> int:
@@ -175,7 +192,7 @@ def _add_by_hand(context: Invocation, file: Path, *, may_ask: bool, daemon: bool
         setup = first_setup.plan_setup(file, []).with_daemon(is_on=daemon)
         _show(context.out, setup)
         with hold_change_lock():
-            first_setup.apply_setup(setup, context.out)
+            first_setup.apply_setup(setup)
         record(context, file, "config.changed", {"command": "init", "daemon": daemon})
     context.out.say(f"The config is {file}. Next: `dynamic-mcp install TOOL` connects your AI tool.")
     return 0

@@ -81,12 +81,17 @@ Listener = Callable[[ConfigState, ConfigState], None]
 
 
 class ReloadCounts:
-    """Counts reloads. `last_success` is when the config in use was read, in seconds since 1970."""
+    """Counts reloads. `last_success` is when the config in use was read, in seconds since 1970.
+
+    `refusal` is why the content of the file is not in use, since `refused_at`; empty if it is.
+    """
 
     def __init__(self, now: Callable[[], float] = time.time) -> None:
         self.successes = 0
         self.failures = 0
         self.last_success = now()
+        self.refusal = ""
+        self.refused_at = 0.0
         self._now = now
 
     def record_success(self) -> None:
@@ -94,9 +99,16 @@ class ReloadCounts:
         self.successes += 1
         self.last_success = self._now()
 
-    def record_failure(self) -> None:
+    def record_failure(self, reason: str) -> None:
         """Called when a config is rejected."""
         self.failures += 1
+        if not self.refusal:
+            self.refused_at = self._now()
+        self.refusal = reason
+
+    def record_repair(self) -> None:
+        """Called when the file is valid again after a rejection."""
+        self.refusal, self.refused_at = "", 0.0
 
 
 class ServedConfig:

@@ -24,7 +24,10 @@ LATEST = 512
 
 
 class Activity:
-    """The use of one instance. `has_served` is about its link; `is_subscribed` is true while clients want updates."""
+    """The use of one instance. `has_served` is about its link; `is_subscribed` is true while clients want updates.
+
+    `calls` are those of clients; what the proxy asks by itself is not among them.
+    """
 
     def __init__(self, config: GroupConfig, clock: Clock) -> None:
         self.config = config
@@ -74,7 +77,6 @@ class Activity:
         if limiter.in_use >= limiter.limit:
             return False
         limiter.in_use += 1
-        self.calls += 1
         return True
 
     async def begin_call(self, client: Hashable = None) -> None:
@@ -83,7 +85,6 @@ class Activity:
             why = f"{self.in_flight} calls are in flight and {MAX_QUEUED} wait: no more are accepted"
             raise Busy(self.config.name, why)
         await self._limiter.acquire(client)
-        self.calls += 1
 
     def note_answer(self, duration_s: float, *, with_error: bool) -> None:
         """Record that the upstream works: it has answered a call within this time."""

@@ -247,6 +247,8 @@ class Instance:
     ) -> Frame:
         """Send a request, over a new link if there is none or it is found dead. Raises UpstreamError."""
         client, is_repeated = None if caller is None else caller.client, False
+        if client is not None:
+            self.activity.calls += 1
         while True:
             has_waited = False
             if not self.activity.begin_call_now():

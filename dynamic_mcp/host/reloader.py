@@ -29,7 +29,8 @@ class Reloader:
 
     def _report(self, error: ConfigError) -> None:
         log.error("the config was not reloaded: %s", error)
-        self._reloads.record_failure()
+        self._reloads.record_failure(error.problem)
+        self._proxy.changed.set()
         if self._proxy.observers is not None:
             from dynamic_mcp.host.config_events import event_of_refusal
 
@@ -38,4 +39,6 @@ class Reloader:
 
     def _report_repair(self) -> None:
         """Notify the clients that received the error."""
+        self._reloads.record_repair()
+        self._proxy.changed.set()
         self._proxy.complain("the config is valid again", level="notice")

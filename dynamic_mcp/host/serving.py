@@ -202,6 +202,7 @@ class Serving:
                 socket=self._socket,
                 url="" if self._http is None else self._http.url,
                 metrics="" if self._observing is None else self._observing.metrics_url,
+                reloads=self.served.reloads,
             ),
             self.proxy.changed,
         )

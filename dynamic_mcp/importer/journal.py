@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from dynamic_mcp.config.keys import Keys
 from dynamic_mcp.errors import DynamicMcpError, NotFound, NothingToUndo
 from dynamic_mcp.importer.formats import files
+from dynamic_mcp.importer.formats.documents import parse_document
+from dynamic_mcp.importer.formats.tree import NOTHING, at, is_like
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.file_reader import read_bytes
 from dynamic_mcp.system.file_store import DictCodec, FileStore, NewerFile, StoreError
@@ -34,32 +37,16 @@ class FileChange:
     is_private: bool = False
 
 
-class FileNote(Struct):
-    """One changed file; `mode` is that before the change, and `directories` were created for the file."""
+@dataclass(frozen=True)
+class JournalEntry:
+    """One change of some files: its `id`, a `title`, an ISO time, and the tool as `subject`, if it is about one."""
 
-    file: str
-    has_before: bool
-    mode: int | None
-    directories: list[str] = []
-
-
-class JournalEntry(Struct):
-    """One change: its `id`, a `title`, the tool as `subject`, an ISO time.
-
-    The changes that one command made, if it made several, have the same `run`.
-    """
-
+    id: str
     title: str
     subject: str
     when: str
-    changes: list[FileNote]
-    run: str = ""
+    files: tuple[Path, ...]
     is_undone: bool = False
-    id: str = ""
-
-    @property
-    def files(self) -> list[Path]:
-        return [Path(change.file) for change in self.changes]
 
 
 class ChangedSince(DynamicMcpError):
@@ -68,12 +55,16 @@ class ChangedSince(DynamicMcpError):
 
 @dataclass(frozen=True)
 class Restoration:
-    """The effect of an undo on one file: it has the bytes `now`, and had those of `before`."""
+    """The effect of an undo on one file: it has the bytes `now`, and gets those of `before`; None for no file.
+
+    If it `has_changed` since, `before` contains its later changes; it is `now` if they cannot be told apart.
+    """
 
     file: Path
     now: bytes | None = field(repr=False)
     before: bytes | None = field(repr=False)
-    note: FileNote = field(repr=False)
+    note: _FileNote = field(repr=False)
+    has_changed: bool = False
 
     @property
     def is_needed(self) -> bool:
@@ -82,13 +73,16 @@ class Restoration:
 
     def describe(self, *, is_done: bool) -> str:
         """Describe the planned or completed restoration."""
+        if not self.is_needed and self.has_changed:
+            return f"`{self.file}` has changed since, and stays as it is"
         if not self.is_needed:
             is_deleted = self.now is None and self.before is not None
             return f"`{self.file}` " + (
                 "no longer exists and stays deleted" if is_deleted else "is already as it was before"
             )
         verb = "removed" if self.before is None else "restored"
-        return f"`{self.file}` {'was' if is_done else 'will be'} {verb}"
+        later = "; what has changed in it since stays" if self.has_changed else ""
+        return f"`{self.file}` {'was' if is_done else 'will be'} {verb}{later}"
 
     def apply(self) -> None:
         """Restore the file. Raises FileError."""
@@ -103,33 +97,37 @@ class Restoration:
 
 
 class ChangeJournal:
-    """The entries in one folder, by number. `command` is set for a command whose changes belong together."""
+    """The entries in one folder, by number."""
 
-    def __init__(self, folder: Path, command: str = "") -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._command = command
-        self._run = ""
 
-    def apply(self, title: str, subject: str, when: str, changes: Sequence[FileChange]) -> JournalEntry:
-        """Record the changes with backups, and make them. Raises FileError, and then nothing has changed."""
-        entry = self._record(title, subject, when, changes)
+    def apply(self, title: str, subject: str, when: str, changes: Iterable[FileChange]) -> JournalEntry:
+        """Record each change with a backup, make it, and only then ask for the next one.
+
+        Raises FileError and what `changes` raises, and then nothing has changed.
+        """
+        folder = self._make_folder()
+        note = _Note(title, subject, when, [])
         done: list[FileChange] = []
         try:
             for number, change in enumerate(changes):
+                _back_up(folder, number, change)
+                note.changes.append(_make_note(change))
+                _save(folder, note)
                 directories = files.write_bytes(
                     change.file, change.after, expected=change.before, is_private=change.is_private
                 )
                 done.append(change)
                 if directories:
-                    entry.changes[number].directories = [str(directory) for directory in directories]
-                    self._save(entry)
-        except DynamicMcpError:
-            for change, note in reversed(list(zip(done, entry.changes, strict=False))):
-                Restoration(change.file, change.after, change.before, note).apply()
-            entry.is_undone = True
-            self._save(entry)
+                    note.changes[-1].directories = [str(directory) for directory in directories]
+                    _save(folder, note)
+        except BaseException:
+            for number, change in reversed(list(enumerate(done))):
+                Restoration(change.file, change.after, change.before, note.changes[number]).apply()
+            shutil.rmtree(folder, ignore_errors=True)
             raise
-        return entry
+        return JournalEntry(folder.name, title, subject, when, tuple(change.file for change in done))
 
     def entries(self) -> list[JournalEntry]:
         """Return all entries that can be read, the latest first."""
@@ -139,80 +137,84 @@ class ChangeJournal:
         """Return why entries are missing from `entries`, except those of commands that were killed early."""
         return [reason for _, reason in self._read() if reason]
 
-    def find(self, id: str | None) -> list[JournalEntry]:
-        """Return the entry with this id, those of this run, or the latest that are not undone; the latest first.
-
-        Raises NotFound.
-        """
+    def find(self, id: str | None) -> JournalEntry:
+        """Return the entry with this id, or the latest that is not undone. Raises NotFound and NothingToUndo."""
         entries = self.entries()
+        for entry in entries:
+            if entry.id == id or (id is None and not entry.is_undone):
+                return entry
         if id is None:
-            latest = next((entry for entry in entries if not entry.is_undone), None)
-            found = [entry for entry in entries if latest is not None and _belongs(entry, latest)]
-        else:
-            found = [entry for entry in entries if id in (entry.id, entry.run)]
-        if found:
-            return found
-        known = ", ".join(dict.fromkeys(entry.run or entry.id for entry in entries if not entry.is_undone))
-        if not known and id is None:
             raise NothingToUndo
-        hint = f"can be undone: {known}" if known else "nothing to undo"
-        raise NotFound("change", id or "latest", hint=hint)
+        known = ", ".join(entry.id for entry in entries if not entry.is_undone)
+        raise NotFound("change", id, hint=f"can be undone: {known}" if known else "nothing to undo")
 
-    def plan_undo(self, entries: Iterable[JournalEntry]) -> list[list[Restoration]]:
-        """Return the effects of undoing these entries, in this order.
+    def plan_undo(
+        self, entries: Iterable[JournalEntry], only: Container[Path] | None = None
+    ) -> list[list[Restoration]]:
+        """Return the effects of undoing these entries, in this order; with `only`, on these files alone.
 
-        Raises ChangedSince if a file has changed since its entry, and FileError.
+        Raises ChangedSince if what an entry wrote has changed since, and FileError.
         """
         contents: dict[Path, bytes | None] = {}
-        return [list(self._plan_restorations(entry, contents)) for entry in entries]
+        return [list(self._plan_restorations(entry, contents, only)) for entry in entries]
 
-    def undo(self, entry: JournalEntry) -> list[Restoration]:
-        """Undo an entry. Raises ChangedSince, and then nothing was changed, and FileError."""
-        (restorations,) = self.plan_undo([entry])
+    def undo(self, entry: JournalEntry, only: Container[Path] | None = None) -> list[Restoration]:
+        """Undo an entry, or its changes of the files in `only`. Raises ChangedSince and FileError.
+
+        After ChangedSince, nothing was changed.
+        """
+        (restorations,) = self.plan_undo([entry], only)
         for restoration in restorations:
             restoration.apply()
-        current = _load(self._folder / entry.id)
-        current.is_undone = True
-        self._save(current)
+        if only is None or all(file in only for file in entry.files):
+            self._mark_undone(entry.id)
         return restorations
 
-    def _plan_restorations(self, entry: JournalEntry, contents: dict[Path, bytes | None]) -> Iterator[Restoration]:
+    def _plan_restorations(
+        self, entry: JournalEntry, contents: dict[Path, bytes | None], only: Container[Path] | None
+    ) -> Iterator[Restoration]:
         """Yield the restorations of an entry; `contents` are those of the files restored by earlier ones."""
-        folder = self._folder / entry.id
-        for number, note in reversed(list(enumerate(entry.changes))):
+        folder, is_any_needed = self._folder / entry.id, False
+        refusals: list[ChangedSince] = []
+        for number, note in reversed(list(enumerate(_load(folder).changes))):
             file = Path(note.file)
+            if only is not None and file not in only:
+                continue
             now = contents[file] if file in contents else files.read_bytes(file)
             before = _read_copy(folder / f"{number}.before") if note.has_before else None
-            if now not in (None, before):
-                after = _read_copy(folder / f"{number}.after")
-                if now != after:
-                    raise _make_refusal(entry, file, _describe_difference(after, now or b""), folder, number, before)
+            after = _read_copy(folder / f"{number}.after")
+            has_changed = now not in (None, before, after)
+            if has_changed:
+                refusal = _make_refusal(entry, file, _describe_difference(after, now or b""), folder, number, before)
+                try:
+                    before = _revert(file, before, after, now or b"")
+                except _ConflictError:
+                    if before is not None:
+                        raise refusal from None
+                    refusals.append(refusal)  # a file that the change created, and that others have edited since
+                    before = now
             contents[file] = before if now is not None else None
-            yield Restoration(file, now, before, note)
+            restoration = Restoration(file, now, before, note, has_changed=has_changed)
+            is_any_needed |= restoration.is_needed
+            yield restoration
+        if refusals and not is_any_needed:
+            raise refusals[0]
 
-    def _record(self, title: str, subject: str, when: str, changes: Sequence[FileChange]) -> JournalEntry:
-        number = max((int(folder.name) for folder in self._folders()), default=0) + 1
-        folder = self._folder / str(number)
-        if self._command and not self._run:
-            self._run = f"{self._command}-{number}"
+    def _make_folder(self) -> Path:
+        """Make the folder of the next entry, and remove the oldest ones. Raises FileError."""
+        folder = self._folder / str(max((int(each.name) for each in self._folders()), default=0) + 1)
         try:
             paths.make_private_dir(self._folder)
             folder.mkdir(mode=0o700)
-            for place, change in enumerate(changes):
-                if change.before is not None:
-                    paths.write_private(folder / f"{place}.before", change.before)
-                paths.write_private(folder / f"{place}.after", change.after)
-            notes = [_make_note(change) for change in changes]
-            entry = JournalEntry(title, subject, when, notes, self._run, id=str(number))
-            self._save(entry)
         except OSError as exc:
             raise files.FileError(folder, f"cannot make a backup: {os_reason(exc)}") from exc
         for old in list(self._folders())[:-MOST_ENTRIES]:
             shutil.rmtree(old, ignore_errors=True)
-        return entry
+        return folder
 
-    def _save(self, entry: JournalEntry) -> None:
-        _store(self._folder / entry.id).save(msgspec.to_builtins(entry))
+    def _mark_undone(self, id: str) -> None:
+        folder = self._folder / id
+        _save(folder, msgspec.structs.replace(_load(folder), is_undone=True))
 
     def _folders(self) -> Iterator[Path]:
         if self._folder.is_dir():
@@ -225,19 +227,73 @@ class ChangeJournal:
             if not (folder / _NOTE).exists():  # the command was killed before it changed anything
                 continue
             try:
-                yield _load(folder), ""
+                note = _load(folder)
             except files.FileError as exc:
                 yield None, f"change {folder.name} is skipped: {exc.message}"
+                continue
+            changed = tuple(Path(change.file) for change in note.changes)
+            yield (
+                JournalEntry(folder.name, note.title, note.subject, note.when, changed, is_undone=note.is_undone),
+                "",
+            )
 
 
-def _belongs(entry: JournalEntry, latest: JournalEntry) -> bool:
-    """Return whether an entry is undone together with the latest one."""
-    return entry.id == latest.id or bool(latest.run and entry.run == latest.run and not entry.is_undone)
+class _FileNote(Struct):
+    """One changed file; `mode` is that before the change, and `directories` were created for the file."""
+
+    file: str
+    has_before: bool
+    mode: int | None
+    directories: list[str] = []
 
 
-def _make_note(change: FileChange) -> FileNote:
+class _Note(Struct):
+    """The note of one entry."""
+
+    title: str
+    subject: str
+    when: str
+    changes: list[_FileNote]
+    is_undone: bool = False
+
+
+class _ConflictError(Exception):
+    """A value that a change wrote has changed since, or the file cannot be parsed."""
+
+
+def _revert(file: Path, before: bytes | None, after: bytes, now: bytes) -> bytes | None:
+    """Return a file that has changed since with the old values of what the change wrote; None if nothing is left.
+
+    Raises _ConflictError unless each of these values is as the change left it.
+    """
+    try:
+        old, written, document = (parse_document(file, data) for data in (before, after, now))
+        for path, value in _differing_values((), old.get(()), written.get(()), document.get(())):
+            if not path or document.get(path) != written.get(path):
+                raise _ConflictError
+            document = document.drop(path) if value is NOTHING else document.put(path, value)
+        return None if before is None and is_like(document.get(()), {}) else document.encode()
+    except files.FileError as exc:
+        raise _ConflictError from exc
+
+
+def _differing_values(path: Keys, old: object, new: object, now: object) -> Iterator[tuple[Keys, object]]:
+    """Yield the paths at which a change wrote, with the old values.
+
+    What the change has added is one value, unless it only contains objects, such as servers, and has others now.
+    """
+    is_added = old is NOTHING and isinstance(new, dict) and all(isinstance(each, dict) for each in new.values())
+    if isinstance(new, dict) and (isinstance(old, dict) or (is_added and now != new)):
+        for key in dict.fromkeys([*(old if isinstance(old, dict) else ()), *new]):
+            values = (at(each, (key,)) for each in (old, new, now))
+            yield from _differing_values((*path, key), *values)
+    elif old != new:
+        yield path, old
+
+
+def _make_note(change: FileChange) -> _FileNote:
     mode = change.file.stat().st_mode & 0o7777 if change.before is not None else None
-    return FileNote(str(change.file.absolute()), change.before is not None, mode)
+    return _FileNote(str(change.file.absolute()), change.before is not None, mode)
 
 
 def _make_refusal(
@@ -277,7 +333,17 @@ def _read_copy(file: Path) -> bytes:
         raise files.FileError(file, f"cannot be read: {os_reason(exc)}") from exc
 
 
-def _load(folder: Path) -> JournalEntry:
+def _back_up(folder: Path, number: int, change: FileChange) -> None:
+    """Store the contents before and after a change. Raises FileError."""
+    try:
+        if change.before is not None:
+            paths.write_private(folder / f"{number}.before", change.before)
+        paths.write_private(folder / f"{number}.after", change.after)
+    except OSError as exc:
+        raise files.FileError(folder, f"cannot make a backup: {os_reason(exc)}") from exc
+
+
+def _load(folder: Path) -> _Note:
     """Raises FileError."""
     store = _store(folder)
     try:
@@ -289,9 +355,17 @@ def _load(folder: Path) -> JournalEntry:
     if note is None:
         raise files.FileError(store.file, "is missing")
     try:
-        return msgspec.convert({**note, "id": folder.name}, JournalEntry)
+        return msgspec.convert(note, _Note)
     except msgspec.ValidationError as exc:
         raise files.FileError(store.file, f"is not a note of this journal: {exc}") from exc
+
+
+def _save(folder: Path, note: _Note) -> None:
+    """Raises FileError."""
+    try:
+        _store(folder).save(msgspec.to_builtins(note))
+    except OSError as exc:
+        raise files.FileError(folder, f"cannot make a backup: {os_reason(exc)}") from exc
 
 
 def _store(folder: Path) -> FileStore[dict[str, Any]]:

@@ -44,12 +44,13 @@ class SettingsSource:
 class Notice:
     """A loss, an approximation, or a task for the user; `where` is `tool/scope/server.field`.
 
-    If it `is_about_us`, the tool starts dynamic-mcp.
+    If it `is_about_us`, the tool starts dynamic-mcp. One `about_environment` tells which variables a server gets.
     """
 
     where: str
     reason: str
     is_about_us: bool = False
+    is_about_environment: bool = False
 
     def __str__(self) -> str:
         return f"{self.where}: {self.reason}"

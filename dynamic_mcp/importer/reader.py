@@ -65,14 +65,18 @@ def read_tool(adapter: Adapter, scopes: Collection[ToolScope] | None, machine: M
 
 
 def read_user_settings(adapter: Adapter, machine: Machine) -> list[Reading]:
-    """Read the user's settings of one tool, and count the other servers in its files of this directory."""
+    """Read the user's files of one tool, with the parts for this directory, and count the servers of its other files.
+
+    Files in this directory may come from other people.
+    """
     readings = read_tool(adapter, (ToolScope.USER,), machine)
     users = {reading.source.file for reading in readings}  # this directory may be the home directory itself
+    parts = [each for each in read_tool(adapter, (ToolScope.LOCAL,), machine) if each.source.file in users]
     others = [
-        *_count_unrequested(adapter, ToolScope.LOCAL, machine),
+        *_count_unrequested(adapter, ToolScope.LOCAL, machine, users),
         *_count_unrequested(adapter, ToolScope.PROJECT, machine, users),
     ]
-    return [*readings, *(each for place, each in others if not place.borrowed)]
+    return [*readings, *parts, *(each for place, each in others if not place.borrowed)]
 
 
 def read_all(machine: Machine, scopes: Collection[ToolScope] | None = None) -> list[Reading]:

@@ -40,7 +40,7 @@ NO_SESSION = "starts with a session"
 
 
 class SessionStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A connected client: its start (seconds since 1970), its number of requests, and its directory if known.
+    """A connected client: its start (seconds since 1970), its number of calls to servers, and its directory if known.
 
     `subject` is the authenticated user, empty for the local user. `only` is the single visible group; empty if all
     are visible. `profile` is the chosen profile; empty if none. The `transport` is `stdio`, `socket`, `http` or
@@ -105,6 +105,9 @@ class ProxyStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     Its `kind` is `stdio`, `daemon` or `http`; a daemon has a socket. Each of them may serve HTTP as well, at its
     `url`, and has its metrics at `metrics`. `clients` are the names in `sessions`.
+
+    The config in use was read at `config_since`. If the file has another version since then that cannot be used,
+    `config_error` says why, and `config_error_since` when it was found (seconds since 1970).
     """
 
     config: str = ""
@@ -112,6 +115,9 @@ class ProxyStatus(msgspec.Struct, frozen=True, kw_only=True):
     socket: str = ""
     url: str = ""
     metrics: str = ""
+    config_since: float = 0.0
+    config_error: str = ""
+    config_error_since: float = 0.0
     clients: list[str] = []
     sessions: list[SessionStatus] = []
     groups: list[GroupStatus] = []

@@ -33,4 +33,4 @@ def event_of_login(group: str, person: Principal | None) -> Event:
 def event_of_end(client: Client) -> Event:
     """Return that a session has ended, with how many requests it had and how long it was."""
     seconds = round(max(time.time() - client.since, 0.0), 1)
-    return Event(SESSION_CLOSED, {"requests": client.calls, "seconds": seconds}, client)
+    return Event(SESSION_CLOSED, {"requests": client.requests, "seconds": seconds}, client)

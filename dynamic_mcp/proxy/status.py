@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from dynamic_mcp.client import Client, ClientHello
 from dynamic_mcp.config.location import identify
@@ -16,6 +16,9 @@ from dynamic_mcp.observe.proxies import NO_SESSION, GroupStatus, InstanceStatus,
 from dynamic_mcp.proxy.copies import explain_copies, explain_start
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.system.text import one_line
+
+if TYPE_CHECKING:
+    from dynamic_mcp.config.read import ReloadCounts
 
 # A client may call itself anything; this much of it is enough.
 _LONGEST_NAME = 60
@@ -33,11 +36,12 @@ def read_status(
     socket: str = "",
     url: str = "",
     metrics: str = "",
+    reloads: ReloadCounts | None = None,
 ) -> ProxyStatus:
     """Return the status of a proxy that serves this config file: over which socket, at which URL, if it does.
 
     `configured` are the groups of the config, which may have nothing that runs before there is a session. `metrics`
-    is where its metrics are read.
+    is where its metrics are read. `reloads` tells whether the file has a version that cannot be served.
 
     A config that is in no file is a text, such as the URL of its server.
     """
@@ -51,6 +55,9 @@ def read_status(
         socket=socket,
         url=url,
         metrics=metrics,
+        config_since=0.0 if reloads is None else reloads.last_success,
+        config_error="" if reloads is None else one_line(reloads.refusal, _LONGEST_REASON),
+        config_error_since=0.0 if reloads is None else reloads.refused_at,
         clients=[session.client for session in sessions],
         sessions=sessions,
         groups=[*groups, *idle],

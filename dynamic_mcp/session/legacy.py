@@ -109,6 +109,7 @@ class Session:
         "is_greeted",
         "only",
         "profile",
+        "requests",
         "since",
         "transport",
         "workspace",
@@ -125,6 +126,7 @@ class Session:
         self.profile = origin.profile
         self.transport: Transport = origin.transport
         self.since = now()
+        self.requests = 0
         self.calls = 0
         self.hello = ClientHello()
         self.is_greeted = False
@@ -275,7 +277,7 @@ class Session:
         if refusal is not None:
             reply(wire.answer_line(wire.id_for_answer(frame), refusal))
             return None
-        self.calls += 1
+        self.requests += 1
         view = self._server.view_for(self)  # the current one: the next request may have other rights
         request = Request(frame.method, frame.params, self, view, channel, frame.id)
         exchange = self._serving[key] = _Exchange(request, key, reply, self._serving, self._journal)

@@ -86,6 +86,7 @@ class ModernClient:
         self.profile = origin.profile
         self.since = since
         self.used_at = used_at
+        self.requests = 0
         self.calls = 0
         self.is_closed = False
         self.calls_in_flight: set[ModernCall] = set()
@@ -315,7 +316,7 @@ class ModernCall:
 
     def start(self, work: Coroutine[None, None, None]) -> None:
         """Start `work`, which ends with `finish` unless the call is cancelled."""
-        self.client.calls += 1
+        self.client.requests += 1
         self.client.calls_in_flight.add(self)
         self._task = self._loop.create_task(work)
 

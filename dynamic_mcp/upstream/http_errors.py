@@ -8,13 +8,14 @@ from __future__ import annotations
 import re
 import socket
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from http import HTTPStatus
 
 import httpx2
 
 from dynamic_mcp.errors import HttpError, LinkLost, NotSent, ProtocolViolation, Unreachable, UpstreamError
 from dynamic_mcp.mcp import wire
+from dynamic_mcp.system.exceptions import iter_causes
 from dynamic_mcp.system.text import escape
 
 LONGEST_EXCERPT = 200
@@ -52,7 +53,7 @@ def _explain_unsent(host: str, exc: Exception) -> tuple[str, str]:
         return f"`{host}` did not accept the connection in time", "check the `url`, and the network or VPN"
     if isinstance(exc, httpx2.ProxyError):
         return f"the proxy does not connect to `{host}`: {exc}", "check `HTTPS_PROXY` and `NO_PROXY`"
-    for cause in _causes(exc):
+    for cause in iter_causes(exc):  # a group holds the error of each address of a host
         match cause:
             case ssl.SSLCertVerificationError():
                 why = f"the certificate of `{host}` cannot be verified: {cause.verify_message}"
@@ -69,16 +70,6 @@ def _explain_unsent(host: str, exc: Exception) -> tuple[str, str]:
             case OSError(strerror=str(why)):
                 return f"`{host}` cannot be reached: {why.lower()}", "check the `url`, and the network or VPN"
     return f"`{host}` cannot be reached", "check the `url`, and the network or VPN"
-
-
-def _causes(exc: BaseException, depth: int = 0) -> Iterator[BaseException]:
-    """Yield the causes of an error, the innermost first; a group holds the error of each address of a host."""
-    wrapped = [*exc.exceptions] if isinstance(exc, BaseExceptionGroup) else []
-    inner = [*wrapped, exc.__cause__, exc.__context__, *exc.args]
-    for each in inner:
-        if isinstance(each, BaseException) and depth < 8:
-            yield from _causes(each, depth + 1)
-    yield exc
 
 
 def status_error(

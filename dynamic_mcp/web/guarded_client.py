@@ -5,11 +5,14 @@ Imported only when an authorization server is contacted.
 
 from __future__ import annotations
 
+import socket
+import ssl
 import urllib.request
 from collections.abc import AsyncIterator
 
 import httpx2
 
+from dynamic_mcp.system.exceptions import iter_causes
 from dynamic_mcp.system.text import os_reason
 from dynamic_mcp.web.address_policy import AddressPolicy, ForbiddenUrl, is_address, split_url
 
@@ -87,10 +90,18 @@ def explain(exc: Exception) -> str:
             return "did not answer in time"
         case TooLarge():
             return f"answered with more than {MAX_BYTES >> 20} MiB"
-        case httpx2.HTTPError() if text := str(exc):
-            return f"could not be reached: {text[:200]}"
-        case _:
-            return f"could not be reached: {type(exc).__name__}"
+    for cause in iter_causes(exc):
+        match cause:
+            case socket.gaierror():
+                return "could not be reached: its name cannot be resolved"
+            case ConnectionRefusedError():
+                return "refuses connections"
+            case ssl.SSLCertVerificationError():
+                return f"has a certificate that cannot be verified: {cause.verify_message}"
+            case OSError(strerror=str(why)):
+                return f"could not be reached: {why.lower()}"
+    text = str(exc)[:200] if isinstance(exc, httpx2.HTTPError) else ""
+    return f"could not be reached: {text or type(exc).__name__}"
 
 
 class TooLarge(httpx2.HTTPError):

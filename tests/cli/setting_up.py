@@ -37,10 +37,10 @@ def run_at_terminal(
 
 QUESTIONS = (
     "Set up dynamic-mcp for",
-    "Leave out the server that does not start (broken)?",
-    "Replace the imported",
-    "Keep servers running, and share them between AI tools and windows?",
-    "Go ahead?",
+    "Skip the server that does not work now (broken)?",
+    "(can be undone)",
+    "Keep the servers running in the background, and share them between AI tools and windows?",
+    "Go ahead? (can be undone)",
 )
 
 

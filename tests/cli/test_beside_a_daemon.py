@@ -282,7 +282,7 @@ async def test_ctrl_c_cancels_the_call_at_the_server_which_goes_on_running(besid
     async with asyncio.timeout(BOUND_S):
         out, err = await process.communicate()
     assert (process.returncode, out) == (130, b"")
-    assert err.endswith(b"error: interrupted\n")
+    assert err.endswith(b"interrupted\n")
     assert beside.run("call", "full", "echo", "text=on").out == "on\n"
     sent = [json.loads(each) for each in heard.read_text().splitlines()]
     assert [each["method"] for each in sent].count("initialize") == 1

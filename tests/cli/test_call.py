@@ -209,7 +209,7 @@ async def test_ctrl_c_cancels_the_call_at_the_server_and_exits_130(cli: CliRunne
         process.send_signal(signal.SIGINT)
         out, err = await process.communicate()
     assert (process.returncode, out) == (130, b"")
-    assert err.decode().endswith("error: interrupted\n")
+    assert err.decode().endswith("interrupted\n")
     sent = [json.loads(each) for each in heard.read_text().splitlines()]
     (call,) = [each for each in sent if each.get("method") == "tools/call"]
     cancelled = [each["params"] for each in sent if each.get("method") == "notifications/cancelled"]

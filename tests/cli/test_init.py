@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -36,7 +35,7 @@ def test_five_times_enter_ends_in_a_working_setup(cli: CliRunner, home: Path, co
         "move 1 secret into",
         "Next: restart Cursor and Claude Code",
         "`dynamic-mcp status` shows each of them",
-        "To revert: `dynamic-mcp undo init-1`",
+        "To revert: `dynamic-mcp undo 1`",
     ):
         assert said in shown
 
@@ -85,78 +84,135 @@ def test_an_impatient_enter_leaves_nothing_of_the_spinner_on_the_screen(cli: Cli
     assert len([line for line in drawn if "trying " in line or "finishing" in line]) == 1, drawn
 
 
-def test_servers_of_this_directory_are_said_to_be_left_out(cli: CliRunner, home: Path, config: Path) -> None:
-    settings = json.loads((home / ".claude.json").read_text())
-    settings["projects"] = {str(cli.folder): {"mcpServers": {"private": odd()}}}
-    (home / ".claude.json").write_text(json.dumps(settings))
+def test_servers_in_files_of_this_directory_are_said_to_be_left_out(cli: CliRunner, home: Path, config: Path) -> None:
     (cli.folder / ".cursor").mkdir()
     (cli.folder / ".cursor" / "mcp.json").write_text(json.dumps({"mcpServers": {"ours": odd(), "more": odd()}}))
 
     said = run(cli, home, "init", "--yes").err
 
-    assert "claude/local: 1 server is left out: `dynamic-mcp import claude --scope all` imports every scope" in said
     assert "cursor/project: 2 servers are left out" in said
     assert "user: " not in said
     assert set(servers_of(config)) == {"full", "other"}
 
 
-@pytest.mark.parametrize("ids", [["--yes"], ["init-1"], ["3", "2", "1"]], ids=" ".join)
-def test_undo_takes_back_every_byte_of_a_setup(cli: CliRunner, home: Path, config: Path, ids: Sequence[str]) -> None:
+@pytest.mark.parametrize(("answer", "is_taken"), [("\r", True), ("n", False)])
+def test_servers_that_claude_code_has_only_in_this_directory_are_offered(
+    cli: CliRunner, home: Path, config: Path, answer: str, is_taken: bool
+) -> None:
+    file = home / ".claude.json"
+    private = {"private": odd()}
+    file.write_text(
+        json.dumps({"projects": {str(cli.folder): {"mcpServers": private}, "/x": {"mcpServers": private}}})
+    )
+    question = ("Import private too, which Claude Code has only in", answer)
+    first, *others = keystrokes()
+
+    shown, code = run_at_terminal(cli, home, first, question, *others)
+
+    assert code == 0
+    assert "left out" not in shown
+    assert set(servers_of(config)) == ({"full", "private"} if is_taken else {"full"})
+    projects = json.loads(file.read_text())["projects"]
+    assert projects[str(cli.folder)]["mcpServers"] == ({} if is_taken else private)
+    assert projects["/x"]["mcpServers"] == private
+
+
+@pytest.mark.parametrize("id", ["--yes", "1"])
+def test_undo_takes_back_every_byte_of_a_setup(cli: CliRunner, home: Path, config: Path, id: str) -> None:
     files = (home / ".cursor" / "mcp.json", home / ".claude.json")
     before = [file.read_bytes() for file in files]
     run(cli, home, "init", "--yes")
 
-    undone = run(cli, home, "undo", *ids)
+    undone = run(cli, home, "undo", id)
 
     assert undone.code == 0
-    assert [word.split()[1:3] for word in undone.err.splitlines() if word.startswith("undone:")] == [
-        ["install", "claude"],
-        ["install", "cursor"],
-        ["import", "cursor"],
-    ]
+    assert [word.split()[1] for word in undone.err.splitlines() if word.startswith("undone:")] == ["init"]
     assert [file.read_bytes() for file in files] == before
     assert not config.exists()
-    assert run(cli, home, "undo", "--yes").err == "error: nothing to undo\n"
+    assert not config.with_name("dynamic-mcp.env").exists()
+    assert run(cli, home, "undo", "--yes").err == "error: there is nothing to undo\n"
 
 
-def test_the_list_of_changes_fits_a_terminal(cli: CliRunner, home: Path, config: Path) -> None:
+def test_a_setup_is_one_change_in_the_list(cli: CliRunner, home: Path, config: Path) -> None:
     run(cli, home, "init", "--yes")
 
+    [change] = run(cli, home, "undo", "--list", "--json").json
     shown = cli.run_on_terminal("undo", "--list", HOME=str(home)).out
 
+    assert (change["id"], change["what"], change["undone"]) == ("1", "init", False)
+    assert {Path(file).name for file in change["files"]} == {
+        "dynamic-mcp.json",
+        "dynamic-mcp.env",
+        "mcp.json",
+        ".claude.json",
+    }
     assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d ", shown)
     assert "~/.cursor/mcp.json" in shown
 
 
-def test_a_part_of_a_setup_can_be_undone_alone_and_then_the_rest(cli: CliRunner, home: Path, config: Path) -> None:
-    before = (home / ".cursor" / "mcp.json").read_bytes(), (home / ".claude.json").read_bytes()
+def test_undo_takes_back_a_setup_after_the_tools_have_saved_their_files(
+    cli: CliRunner, home: Path, config: Path
+) -> None:
+    file = home / ".claude.json"
+    before = json.loads(file.read_text())
+    run(cli, home, "init", "--yes")
+    file.write_text(json.dumps({**json.loads(file.read_text()), "startups": 2}))
+
+    undone = run(cli, home, "undo", "--yes")
+
+    assert f"`{file}` was restored; what has changed in it since stays" in undone.err
+    assert json.loads(file.read_text()) == {**before, "startups": 2}
+
+
+def test_a_config_that_was_edited_since_the_setup_stays_when_the_setup_is_undone(
+    cli: CliRunner, home: Path, config: Path
+) -> None:
+    file = home / ".cursor" / "mcp.json"
+    before = file.read_bytes()
+    run(cli, home, "init", "--yes")
+    run(cli, home, "disable", "full", "-c", str(config))
+    edited = config.read_bytes()
+
+    undone = run(cli, home, "undo", "--yes")
+
+    assert undone.code == 0
+    assert f"`{config}` has changed since, and stays as it is" in undone.err
+    assert (file.read_bytes(), config.read_bytes()) == (before, edited)
+
+
+def test_uninstalling_from_one_tool_takes_back_its_part_of_a_setup(cli: CliRunner, home: Path, config: Path) -> None:
+    files = (home / ".cursor" / "mcp.json", home / ".claude.json")
+    before = [file.read_bytes() for file in files]
     run(cli, home, "init", "--yes")
 
-    assert run(cli, home, "undo", "2").code == 0
-    assert (home / ".cursor" / "mcp.json").read_bytes() == before[0]
+    assert run(cli, home, "uninstall", "cursor").code == 0
+    assert (files[0].read_bytes() == before[0], files[1].read_bytes() == before[1]) == (True, False)
     assert config.exists()
-    listed = run(cli, home, "undo", "--list", "--json").json
-    assert [(each["id"], each["run"], each["undone"]) for each in listed] == [
-        ("3", "init-1", False),
-        ("2", "init-1", True),
-        ("1", "init-1", False),
-    ]
 
     assert run(cli, home, "undo", "--yes").code == 0
-    assert (home / ".claude.json").read_bytes() == before[1]
+    assert [file.read_bytes() for file in files] == before
     assert not config.exists()
 
 
-def test_what_came_after_a_setup_is_undone_before_it_and_alone(cli: CliRunner, home: Path, config: Path) -> None:
-    run(cli, home, "init", "--yes")
-    written = (home / ".cursor" / "mcp.json").read_bytes()
-    run(cli, home, "undo", "2")
-    run(cli, home, "install", "-c", str(config), "cursor")
+def test_a_setup_that_fails_changes_nothing(cli: CliRunner, home: Path, config: Path) -> None:
+    before = (home / ".cursor" / "mcp.json").read_bytes()
+    (home / ".claude.json").write_text(json.dumps({"mcpServers": []}))
 
-    assert run(cli, home, "undo", "--yes").err.startswith("undone: install cursor (4,")
-    assert config.exists()
-    assert run(cli, home, "undo", "--dry-run").err.count("would be undone") == 2
-    assert written != (home / ".cursor" / "mcp.json").read_bytes()
+    done = run(cli, home, "init", "--yes")
+
+    assert done.code != 0
+    assert (home / ".cursor" / "mcp.json").read_bytes() == before
+    assert not config.exists()
+    assert run(cli, home, "undo", "--yes").err == "error: there is nothing to undo\n"
+
+
+def test_which_variables_servers_get_is_said_after_all_else(cli: CliRunner, home: Path) -> None:
+    (home / ".claude.json").write_text(json.dumps({"mcpServers": {"other": odd(), "full": odd()}}))
+
+    said = run(cli, home, "init", "--yes").err
+
+    assert "inherit_env" in said.partition("To revert")[2]
+    assert "inherit_env" not in said.partition("To revert")[0]
 
 
 def test_a_second_time_there_is_nothing_to_do(cli: CliRunner, home: Path, config: Path) -> None:
@@ -178,7 +234,7 @@ def test_a_server_that_has_come_back_into_a_tool_is_taken_out_again(cli: CliRunn
 
     done = run(cli, home, "init", "--yes")
 
-    assert f"remove other from Claude Code ({file})" in done.err
+    assert "remove other from Claude Code (~/.claude.json)" in done.err
     assert set(servers_of(file)) == {"dynamic-mcp"}
 
 

@@ -24,8 +24,9 @@ def test_a_person_with_two_ai_tools_is_asked_once_whether_a_daemon_runs_the_serv
     again, _ = run_at_terminal(cli, home, (QUESTIONS[0], "\r"), (QUESTIONS[1], "\r"))
 
     assert code == 0
-    how = "share running servers between" if is_on else "run the servers separately for"
-    assert f"{how} AI tools and windows (`settings.daemon` in {config})" in shown
+    how = "keep the servers running, shared by your" if is_on else "run the servers anew for each"
+    assert f"{how} AI tool" in shown
+    assert "(`settings.daemon`)" in shown
     assert settings_of(config)["daemon"] is is_on
     assert "Everything is set up already" in again
 
@@ -84,8 +85,8 @@ def test_a_setup_of_before_changes_by_the_daemon_alone_and_undo_takes_that_back(
 
     assert settings_of(config)["daemon"] is True
     assert "servers (" not in done.err
-    assert "To revert: `dynamic-mcp undo init-4`" in done.err
-    assert run(cli, home, "undo", "init-4").code == 0
+    assert "To revert: `dynamic-mcp undo 2`" in done.err
+    assert run(cli, home, "undo", "2").code == 0
     assert config.read_bytes() == before
 
 

@@ -52,6 +52,20 @@ def test_tools_that_cannot_be_listed_are_told_with_exit_code_5_and_can_be_called
     assert done.json["groups"][0]["is_up"] is True
 
 
+def test_piped_tools_are_a_table_with_one_line_for_each_if_one_is_asked_for(cli: CliRunner) -> None:
+    cli.configure({"full": full(description="Everything")})
+    lines = cli.run("tools", "--table").out.splitlines()
+    assert lines[0] == "full: Everything"
+    assert lines[1].split() == ["TOOL", "DESCRIPTION"]
+    assert "echo             Answers the text." in [line.strip() for line in lines]
+    assert [word for word in ("[", "{") if word in "\n".join(lines)] == []
+
+
+def test_the_last_of_json_and_table_counts(cli: CliRunner) -> None:
+    assert cli.run("tools", "--table", "--json").json[0]["group"] == "full"
+    assert cli.run("tools", "--json", "--table").out.startswith("full: ")
+
+
 def test_a_terminal_gets_a_table(cli: CliRunner) -> None:
     shown = strip_escapes(cli.run_on_terminal("tools").out)
     assert "full: Everything that there is\nTOOL " in shown

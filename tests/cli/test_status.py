@@ -115,7 +115,7 @@ async def test_each_server_has_its_process_memory_and_durations(cli: CliRunner, 
             sessions = [session["calls"] for proxy in done.json for session in proxy["sessions"]]
             groups = [group for proxy in done.json for group in proxy["groups"]]
             of_servers = [instance["calls"] for group in groups for instance in group["instances"]]
-            return sessions == [made + 1] and sum(of_servers) == made  # a session counts its `initialize`
+            return sessions == [made] and sum(of_servers) == made
 
         done = await wait_until(lambda: cli.run("status"), is_known)
 
@@ -196,6 +196,44 @@ def test_a_daemon_lists_its_sessions_and_its_socket(cli: CliRunner, state: Path)
     assert cells(lines[start]) == ["SESSION", "SINCE", "CALLS", "DIRECTORY"]
     for line in lines[start + 1 : start + 3]:
         assert re.fullmatch(r"claude-code 2.1 +20\d\d-\d\d-\d\d \d\d:\d\d +12 +/work/app", line.rstrip())
+
+
+def test_a_config_that_cannot_be_used_is_said_with_the_version_that_runs(cli: CliRunner, state: Path) -> None:
+    status = daemon(group("files", instance()))
+    refused = msgspec.structs.replace(
+        status,
+        config_since=1_800_000_000.0,
+        config_error="`line 2, column 1`: is not JSON",
+        config_error_since=1_800_003_600.0,
+    )
+    publish(state, refused)
+
+    lines = "\n".join(shown(cli))
+
+    assert re.search(r"the file is not used since \d{4}-\d\d-\d\d \d\d:\d\d: `line 2, column 1`: is not JSON", lines)
+    assert re.search(r"what runs is the version of \d{4}-\d\d-\d\d \d\d:\d\d", lines)
+
+    publish(state, status)
+    assert "not used" not in "\n".join(shown(cli))
+
+
+async def test_a_broken_file_shows_in_the_status_until_it_is_repaired(cli: CliRunner, state: Path) -> None:
+    good = cli.config.read_bytes()
+
+    def error_of(done: CommandResult) -> str | None:
+        return done.json[0]["config_error"] if done.json else None
+
+    async with running(str(cli.config)) as program:
+        await program.initialize()
+        await wait_until(lambda: cli.run("status"), lambda done: error_of(done) == "")
+        cli.config.write_text("{")
+
+        done = await wait_until(lambda: cli.run("status"), lambda done: bool(error_of(done)))
+        assert "is not JSON" in done.json[0]["config_error"]
+        assert 0 < done.json[0]["config_since"] <= done.json[0]["config_error_since"]
+
+        cli.config.write_bytes(good)
+        await wait_until(lambda: cli.run("status"), lambda done: error_of(done) == "")
 
 
 def test_a_daemon_without_sessions_says_so(cli: CliRunner, state: Path) -> None:
@@ -335,7 +373,7 @@ def test_watching_repaints_in_place_until_it_is_interrupted(cli: CliRunner, stat
         watch.terminal.types(INTERRUPT)
         assert watch.terminal.ends() == 130
         assert b"\x1b[2J" not in watch.output, "clearing the screen flickers"
-        assert watch.output.endswith(b"error: interrupted\r\n")
+        assert watch.output.endswith(b"interrupted\r\n")
 
 
 def test_watching_shows_no_more_than_the_screen_has_room_for(cli: CliRunner, state: Path) -> None:

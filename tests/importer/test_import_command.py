@@ -329,10 +329,20 @@ def test_an_import_can_be_undone_and_done_again(world: World) -> None:
     assert world.output.read_bytes() == after
 
 
-def test_an_import_is_not_undone_if_the_config_has_changed_since(world: World) -> None:
+def test_undoing_an_import_keeps_what_was_added_to_the_config_later(world: World) -> None:
     world.cursor(github=GITHUB, time=TIME)
     world.run("import", "cursor")
     assert world.run("add", "later", "--", "prog").code == 0
+    ran = world.run("undo", "--yes")
+    assert ran.code == 0
+    assert f"`{world.output}` was restored; what has changed in it since stays" in ran.err
+    assert world.servers() == {"later": {"command": "prog"}}
+
+
+def test_an_import_is_not_undone_if_what_it_wrote_has_changed_since(world: World) -> None:
+    world.cursor(github=GITHUB, time=TIME)
+    world.run("import", "cursor")
+    assert world.run("disable", "time").code == 0
     before = world.output.read_bytes()
     ran = world.run("undo", "--yes")
     assert ran.code == 1

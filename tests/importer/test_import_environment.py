@@ -103,7 +103,7 @@ def test_of_two_tools_the_one_that_passes_more_counts_and_it_is_said(world: Worl
     claude(world, hub=HUB)
     ran = world.run("import", *tools)
     assert world.servers()["hub"]["inherit_env"] == "all"
-    assert "`hub` gets the environment that claude passes on" in ran.err
+    assert "`hub` comes from two tools, and gets the environment variables that claude passes on;" in ran.err
     before = world.output.read_bytes()
     for order in (tools, tools[::-1]):
         assert world.run("import", *order).code == 0

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from dynamic_mcp.errors import DynamicMcpError
+from dynamic_mcp.importer.journal import ChangeJournal, FileChange
 from tests.importer.world import World
 
 SERVERS = {name: {"command": name, "args": ["-y", name]} for name in ("a", "b", "c", "d")}
@@ -38,6 +41,22 @@ def test_the_latest_change_is_undone_only_if_that_is_said(world: World) -> None:
     assert not world.output.exists()
 
 
+def test_a_change_that_fails_in_the_middle_changes_nothing(tmp_path: Path) -> None:
+    journal, first, second = ChangeJournal(tmp_path / "journal"), tmp_path / "a", tmp_path / "b"
+    first.write_bytes(b"old")
+
+    def changes() -> Iterator[FileChange]:
+        yield FileChange(first, b"old", b"new")
+        assert first.read_bytes() == b"new", "the next change may depend on it"
+        yield FileChange(second, None, b"new")
+        raise DynamicMcpError("no")
+
+    with pytest.raises(DynamicMcpError, match="no"):
+        journal.apply("both", "", "now", changes())
+
+    assert (first.read_bytes(), second.exists(), journal.entries()) == (b"old", False, [])
+
+
 def note_of_first_change() -> Path:
     (note,) = Path(os.environ["XDG_STATE_HOME"]).glob("**/journal/1/entry.json")
     return note
@@ -48,13 +67,13 @@ def test_a_file_that_has_changed_since_is_named_with_the_lines_and_the_backup_an
 ) -> None:
     file = replaced(world)
     first = world.output.read_bytes()
-    file.write_text(file.read_text().replace('"command": "c"', '"command": "cc"'))
+    file.write_text(file.read_text().replace('"dynamic-mcp": {', '"dynamic-mcp": {"env": {},'))
     changed = file.read_bytes()
     for command in (["undo", "--yes"], ["undo", "2"], ["undo", "2", "1"], ["undo"], ["undo", "--dry-run"]):
         ran = world.run(*command)
         assert ran.code == 1
         assert f"`{file}` has changed since install cursor (2), so nothing was undone" in ran.err
-        assert "line 4 differs" in ran.err
+        assert " differs" in ran.err
         assert "`dynamic-mcp uninstall cursor` removes the entry alone" in ran.err
         (backup,) = Path(os.environ["XDG_STATE_HOME"]).glob("**/journal/2/0.before")
         assert str(backup) in ran.err
@@ -62,21 +81,65 @@ def test_a_file_that_has_changed_since_is_named_with_the_lines_and_the_backup_an
     assert (file.read_bytes(), world.output.read_bytes()) == (changed, first)
 
 
+@pytest.mark.parametrize("command", [["undo", "--yes"], ["uninstall", "cursor"]], ids=" ".join)
+def test_a_tool_that_has_saved_its_file_again_gets_its_servers_back_and_keeps_what_it_wrote(
+    world: World, command: list[str]
+) -> None:
+    file = replaced(world)
+    now = json.loads(file.read_text())
+    now["mcpServers"]["c"]["command"] = "cc"
+    now["mcpServers"]["new"] = {"command": "new"}
+    file.write_text(json.dumps({"startups": 7, **now}))
+
+    ran = world.run(*command)
+
+    assert (ran.code, f"`{file}` was restored; what has changed in it since stays" in ran.err) == (0, True)
+    restored = json.loads(file.read_text())
+    assert restored.pop("startups") == 7
+    changed = {"c": {**SERVERS["c"], "command": "cc"}, "new": {"command": "new"}}
+    assert restored == {"mcpServers": {**SERVERS, **changed}}
+
+
+@pytest.mark.parametrize(
+    ("name", "before"), [(".codex/config.toml", 'model = "x" # mine\n'), (".cursor/mcp.json", None)]
+)
+def test_an_entry_is_taken_out_of_a_file_that_has_other_servers_since(
+    world: World, name: str, before: str | None
+) -> None:
+    file = world.home / name
+    if before is not None:
+        world.write(name, before)
+    world.output.write_text('{"mcpServers": {}}')
+    tool = name.split("/")[0].removeprefix(".")
+    assert world.run("install", tool, "-c", str(world.output)).code == 0
+    if before is not None:
+        file.write_text(file.read_text() + '[mcp_servers.new]\ncommand = "new"\n')
+    else:
+        now = json.loads(file.read_text())
+        file.write_text(json.dumps({"mcpServers": {**now["mcpServers"], "new": {"command": "new"}}}))
+
+    assert world.run("undo", "--yes").code == 0
+
+    assert "dynamic-mcp" not in file.read_text()
+    assert "new" in file.read_text()
+    assert file.read_text().startswith(before or "{")
+
+
 def test_of_several_changes_all_are_undone_or_none(world: World) -> None:
     file = replaced(world)
-    world.output.write_text(world.output.read_text() + "\n")
+    world.run("disable", "a", "-c", str(world.output))
     before = file.read_bytes()
     ran = world.run("undo", "2", "1")
     assert f"`{world.output}` has changed since import cursor (1)" in ran.err
     assert file.read_bytes() == before
 
 
-def test_an_entry_is_removed_from_a_file_that_has_changed_and_the_rest_of_it_stays(world: World) -> None:
+def test_an_entry_that_has_changed_is_removed_and_the_rest_of_the_file_stays(world: World) -> None:
     file = replaced(world)
-    file.write_text(file.read_text().replace('"command": "c"', '"command": "cc"'))
+    file.write_text(file.read_text().replace('"dynamic-mcp": {', '"dynamic-mcp": {"env": {},'))
     dry = world.run("uninstall", "cursor", "--dry-run")
     assert f"the entry `dynamic-mcp` would be removed from `{file}`" in dry.err
-    assert "line 4 differs from what `install` wrote: its other changes of the file stay" in dry.err
+    assert "differs from what `install` wrote: its other changes of the file stay" in dry.err
     assert world.run("uninstall", "cursor").code == 0
     assert list(json.loads(file.read_text())["mcpServers"]) == ["c"]
 

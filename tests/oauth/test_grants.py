@@ -175,7 +175,8 @@ async def test_an_answer_without_the_requested_grant_is_not_passed_on(
 
 
 @pytest.mark.parametrize(
-    ("url", "reason"), [("http://idp.example.com/token", "not https"), ("http://127.0.0.1:9/token", "reached")]
+    ("url", "reason"),
+    [("http://idp.example.com/token", "not https"), ("http://127.0.0.1:9/token", "refuses connections")],
 )
 async def test_an_identity_provider_that_cannot_be_asked_is_named(
     server: AuthServer, provider: Provider, tmp_path: Path, url: str, reason: str

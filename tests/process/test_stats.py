@@ -140,8 +140,8 @@ def test_a_person_at_a_terminal_sees_a_table_with_bars(tmp_path: Path) -> None:
         "group0",
         "group1",
         "█",
+        "until a tool is needed",
         "after one search",
-        "one whole group",
         "DIRECT: the tools without dynamic-mcp",
     ):
         assert words in shown.decode()

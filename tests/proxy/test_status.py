@@ -41,18 +41,19 @@ def audiences(on: Scene) -> list[Json]:
     return [(each.shared_by, each.is_exclusive, each.clients) for each in group.instances]
 
 
-async def test_each_session_is_there_with_its_client_and_the_requests_that_it_made() -> None:
+async def test_each_session_is_there_with_its_client_and_what_it_asked_of_servers() -> None:
     async with scene(able()) as on:
         ann, bob = await join(on, "ide", "2.1"), await join(on, "cli", "0.3")
         for _ in range(3):
-            await ann.request("tools/list")
+            await ann.call("up", "echo")
+        await ann.request("tools/list")
         await bob.request("ping")
 
         status = read_status(on.proxy, CONFIG)
 
         assert [(each.client, each.version, each.calls) for each in status.sessions] == [
-            ("ide", "2.1", 4),
-            ("cli", "0.3", 2),
+            ("ide", "2.1", 3),
+            ("cli", "0.3", 0),
         ]
         assert [each.since for each in status.sessions] == [ann.session.since, bob.session.since]
         assert status.clients == ["ide", "cli"]
@@ -114,6 +115,8 @@ async def test_an_instance_has_its_own_calls_and_the_group_has_those_of_all() ->
         first, second = group.instances
 
         assert (first.calls, second.calls, group.calls) == (2, 1, 3)
+        sessions = read_status(on.proxy, CONFIG).sessions
+        assert {each.client: each.calls for each in sessions} == {"ide": 2, "cli": 1}, "the same are counted"
         assert first.state == second.state == group.state == "connected"
         assert first.p50_ms is not None
         assert second.p95_ms is not None

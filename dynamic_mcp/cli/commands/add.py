@@ -16,7 +16,7 @@ _HELP = """\
 Add the server NAME to the config. The rest of the file is kept, comments included.
 
 With a command or a URL, that is the server. {by_name}
-If there is no config yet, it is created in your config directory. Running proxies apply the change. Write secrets
+If there is no config yet, it is created in your config directory. What runs applies the change. Write secrets
 as '${{VARIABLE}}', in quotes: the variable is filled in when the server starts.
 
 \b

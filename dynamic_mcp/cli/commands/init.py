@@ -26,7 +26,7 @@ def command(context: Invocation, *, yes: bool, daemon: bool | None) -> int:
 
     It finds the tools and their servers, checks that each server works, shows the changes, and makes them once you
     agree: the servers move into one config, and each tool gets one entry in their place. Enter accepts the default
-    answer to a question. `dynamic-mcp undo` reverts the changes.
+    answer to a question. `dynamic-mcp undo` reverts all of it.
     """
     from dynamic_mcp.cli.wizard import set_up
 

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
 
 
-@click.command(short_help="Show your running proxies.")
+@click.command(short_help="Show what is running.")
 @click.option("--watch", "-w", is_flag=True, help="Refresh every second until Ctrl-C, with calls per second.")
 @proxy_options
 def command(context: Invocation, *, watch: bool) -> int:
-    """Show your running proxies: their sessions and groups, with calls, errors, durations and memory.
+    """Show what dynamic-mcp runs: its sessions and groups, with calls, errors, durations and memory.
 
     Each line is a group: its tools, calls so far, errors (calls without a result), how long half and 95 % of the
     latest calls took at most, the memory and id of its server's process, and its state. If clients do not share the

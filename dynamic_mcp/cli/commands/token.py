@@ -51,7 +51,7 @@ def list_(context: Invocation) -> None:
 @click.argument("id")
 @common_options
 def revoke(context: Invocation, *, id: str) -> None:
-    """Revoke the token with this ID, as `token list` shows it. Running proxies refuse it at once."""
+    """Revoke the token with this ID, as `token list` shows it. It is refused at once."""
     from dynamic_mcp.cli.tokens import revoke_token
 
     revoke_token(context, id)

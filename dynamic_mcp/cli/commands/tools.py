@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 def command(context: Invocation, group: str | None, *, query: str | None, detail: str | None, partial: bool) -> int:
     """List the tools of all groups, or of GROUP.
 
-    Connects to groups whose tools are not known yet. With --query, the answer is what a model gets, best match
-    first.
+    Connects to groups whose tools are not known yet. JSON has the whole schemas, a table the descriptions. With
+    --query, the answer is what a model gets, best match first.
     """
     from dynamic_mcp.cli.catalog_view import list_tools, search_tools
 
     if query is not None:
         return search_tools(context, group, query, detail)
-    return list_tools(context, group, detail or ("brief" if context.out.is_terminal else "full"), is_partial=partial)
+    return list_tools(context, group, detail or ("full" if context.out.is_json else "brief"), is_partial=partial)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
 
 
-@click.command(short_help="Undo an import, an install or an uninstall.")
+@click.command(short_help="Undo what init, import, install or uninstall has changed.")
 @click.argument("ids", nargs=-1, metavar="[ID]…")
 @click.option("--list", "is_list", is_flag=True, help="List the changes, latest first.")
 @click.option("-y", "--yes", is_flag=True, help="Undo the latest change without asking.")
@@ -21,10 +21,8 @@ if TYPE_CHECKING:
 def command(context: Invocation, ids: tuple[str, ...], *, is_list: bool, yes: bool, dry_run: bool) -> int:
     """Undo the changes with these IDs, in this order; without an ID, the latest one after asking.
 
-    All that one `init` has changed is undone together, without an ID or by an ID such as `init-1`. The ID of a part
-    undoes that part alone.
-
-    Each file is restored byte for byte. If one has changed since, nothing is undone.
+    A file is restored byte for byte. If it has been saved since, what the change wrote is put back and the rest of
+    the file stays. Nothing is undone if what it wrote has itself changed since.
     """
     from dynamic_mcp.cli.change_history import show_changes, undo
 

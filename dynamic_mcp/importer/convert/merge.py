@@ -11,6 +11,8 @@ from dynamic_mcp.importer.convert.matching import INHERIT_ENV, STARTING_FIELDS, 
 from dynamic_mcp.importer.convert.plan import Action, ImportItem
 from dynamic_mcp.importer.model import Entry, ForeignServer, Notice
 
+_MOST_NAMED = 3
+
 
 class MergeChoice(Enum):
     """The choices for a server that the config has with other content."""
@@ -157,8 +159,11 @@ def _with_wider_environment(server: ForeignServer, name: str, entry: Entry, owne
         wider, narrower = owner, tool
     else:
         return entry, []
-    reason = f"`{name}` gets the environment that {wider} passes on, which is more than {narrower} passes on"
-    return entry, [_make_notice(server, INHERIT_ENV, reason)]
+    reason = (
+        f"`{name}` comes from two tools, and gets the environment variables that {wider} passes on;"
+        f" {narrower} passes on fewer"
+    )
+    return entry, [replace(_make_notice(server, INHERIT_ENV, reason), is_about_environment=True)]
 
 
 def _make_notice(server: ForeignServer, field: str, reason: str) -> Notice:
@@ -197,11 +202,11 @@ def describe_wider(items: Sequence[ImportItem]) -> list[str]:
     if not wider:
         return []
     tools = " and ".join(dict.fromkeys(item.server.source.tool for item in wider))
-    names = {item.name for item in wider}
-    servers = f"{len(names)} servers get" if len(names) > 1 else "1 server gets"
-    change = f"{servers} your environment as {tools} passed it on (`{INHERIT_ENV}`)"
-    advice = f"to pass on less, set a server's `{INHERIT_ENV}` to `safe` or to a list of names"
-    return [f"{change}, because a variable in it may be needed; {advice}"]
+    names = list(dict.fromkeys(item.name for item in wider))
+    count = f"{len(names)} servers" if len(names) > _MOST_NAMED else ", ".join(f"`{name}`" for name in names)
+    verb = "get" if len(names) > 1 else "gets"
+    change = f"{count} {verb} the environment variables that {tools} passed on (`{INHERIT_ENV}`)"
+    return [f"{change}; to pass on fewer, set a server's `{INHERIT_ENV}` to `safe` or to a list of names"]
 
 
 def _has_become_wider(item: ImportItem) -> bool:

@@ -198,8 +198,13 @@ async def test_the_end_of_the_proxy_ends_the_listener(log: LogLines) -> None:
 
 
 async def test_reloads_are_counted(log: LogLines) -> None:
-    counts = ReloadCounts(now=iter((1.0, 2.0)).__next__)
-    counts.record_failure()
+    counts = ReloadCounts(now=iter((1.0, 2.0, 3.0)).__next__)
+    counts.record_failure("is not JSON")
+    counts.record_failure("is empty")
+    assert (counts.refusal, counts.refused_at) == ("is empty", 2.0), "it is refused since the first of them"
+
+    counts.record_repair()
     counts.record_success()
 
-    assert (counts.successes, counts.failures, counts.last_success) == (1, 1, 2.0)
+    assert (counts.successes, counts.failures, counts.last_success) == (1, 2, 3.0)
+    assert not counts.refusal

@@ -45,7 +45,7 @@ def command() -> None:
 @command.command("list")
 @proxy_options
 def list_(context: Invocation) -> None:
-    """List the waiting calls of all your proxies."""
+    """List the waiting calls."""
     from dynamic_mcp.features.approvals.commands.calls import list_pending
 
     list_pending(context)

@@ -46,7 +46,7 @@ def list_pending(context: Invocation) -> None:
     facts = [to_json(each, now) for each in waiting]
     context.out.print_rows(facts, view.COLUMNS, rows, if_none="nothing waits for approval")
     if waiting and not context.out.is_json:
-        context.out.say("`dynamic-mcp approve show ID` shows all of a call, `allow ID` and `deny ID` decide")
+        context.out.say("hint: `dynamic-mcp approve show ID` shows all of a call, `allow ID` and `deny ID` decide")
 
 
 def show_pending(context: Invocation, id: str, *, reveals: bool) -> None:
@@ -113,7 +113,7 @@ def of_config(context: Invocation, waiting: list[QueuedApproval]) -> list[Queued
 
 def send(context: Invocation, pending: QueuedApproval, decision: ApprovalDecision) -> None:
     """Send a decision and print the result. Raises InvalidArguments and DynamicMcpError."""
-    with context.out.progress("waiting for the proxy"):
+    with context.out.progress("waiting for dynamic-mcp"):
         answer = ApprovalClient().decide(decision)
     if answer.outcome != "taken":
         raise _failure(pending, answer)
@@ -129,9 +129,9 @@ def _failure(pending: QueuedApproval, answer: ApprovalAnswer) -> DynamicMcpError
         case "refused":
             return InvalidArguments(f"{pending.id} still waits: {answer.reason}")
         case "gone":
-            return DynamicMcpError(f"{pending.id} waits no more: {answer.reason}")
+            return DynamicMcpError(f"{pending.id} is no longer waiting: {answer.reason}")
         case _:
-            hint = f"the proxy is process {pending.pid}; `dynamic-mcp status` shows it"
+            hint = f"it waits in process {pending.pid}; `dynamic-mcp status` shows it"
             return DynamicMcpError(f"{pending.id} still waits: {answer.reason}", hint=hint)
 
 

@@ -44,7 +44,7 @@ def _ask(context: Invocation, pending: QueuedApproval) -> bool:
         context.out.say(_question(pending, shows_all=shows_all), "bold")
         key = _read_key(pending)
         if not key:
-            context.out.say(f"{pending.id} waits no more")
+            context.out.say(f"{pending.id} is no longer waiting")
             return True
         if key in ("a", "d"):
             shows_all = view.show_details(context.out, pending, time.time(), reveals=key == "d")

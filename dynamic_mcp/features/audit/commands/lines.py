@@ -191,7 +191,9 @@ def show_lines(context: Invocation, options: LineOptions, *, directory: str | No
         if most is not None and len(lines) == most and (count := index.count(wanted)) > most:
             context.out.say(f"the last {most} of {count:,} lines; `-n all` shows all")
     if not lines and not place.is_dir():
-        context.out.say(f"there is no audit log in `{place}` yet\nhint: `settings.audit` in a config turns it on")
+        is_on = directory is None and find_settings(context) is not None
+        hint = "a call is recorded when it has ended" if is_on else "`settings.audit` in a config turns it on"
+        context.out.say(f"there is no audit log in `{place}` yet\nhint: {hint}")
     elif not lines:
         context.out.say(f"the audit log in `{place}` has no {'such ' if wanted != LineFilter() else ''}lines")
     return 0

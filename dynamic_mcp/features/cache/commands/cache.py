@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 @click.group(short_help="Clear cached results.", subcommand_metavar="COMMAND")
 def command() -> None:
-    """Manage the results that running proxies cache, as `cache` of their servers says."""
+    """Manage the results that are cached where `cache` of a server says so."""
 
 
 @command.command("clear")
 @click.argument("server", required=False, shell_complete=complete_group)
 @output_options
 def clear(context: Invocation, server: str | None) -> None:
-    """Clear the cached results of SERVER in all your running proxies, or of all servers.
+    """Clear the cached results of SERVER, or of all servers, wherever dynamic-mcp runs.
 
     When the command has ended, none of them answers from what it cached before.
     """

@@ -171,7 +171,7 @@ def _is_unpinned(pinned: PinnedServer, difference: Difference) -> bool:
 def _say(context: Invocation, outcome: _Approval) -> None:
     """Print what was approved, and what was not."""
     if outcome.approved:
-        context.out.say(f"approved: {_count(outcome.approved)}; running proxies follow")
+        context.out.say(f"approved: {_count(outcome.approved)}")
     servers = dict.fromkeys(server.name for server, _, _ in outcome.refused)
     for server, each, reason in outcome.refused[:_MOST_NAMED]:
         what = f"{reveal(each.title)} of `{server.name}` {reason}"

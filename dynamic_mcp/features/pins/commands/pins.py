@@ -25,7 +25,7 @@ def _complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 
 _live_option = click.option(
-    "--live", is_flag=True, help="Ask the servers now, instead of using what proxies have seen last."
+    "--live", is_flag=True, help="Ask the servers now, instead of using what they said when they last ran."
 )
 _servers_argument = click.argument("servers", nargs=-1, metavar="[SERVER]...", shell_complete=complete_group)
 _names_argument = click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=_complete_name)

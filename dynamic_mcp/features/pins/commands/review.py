@@ -48,7 +48,7 @@ def show_status(context: Invocation, servers: tuple[str, ...], *, is_live: bool)
     ]
     context.out.print_rows(facts, ["SERVER", "DEFINITIONS", "VERSION", "PINNED", "STATE"], rows)
     if rows and not context.out.is_json:
-        seen = "" if is_live else "; the states are as proxies have seen them last, `--live` asks the servers"
+        seen = "" if is_live else "; STATE is about what servers said when they last ran, `--live` asks them now"
         context.out.say(f"pins are in `{found.file}`{seen}")
     if any(each.held for each in found.servers):
         context.out.say("`dynamic-mcp pins diff` shows what is held, `dynamic-mcp pins approve SERVER` lets it pass")
