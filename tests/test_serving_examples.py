@@ -16,12 +16,13 @@ from types import ModuleType
 import httpx2
 import pytest
 
+from tests.documents import ROOT, blocks, find_blocks
 from tests.process.http_client import HttpClient
 from tests.program import BOUND_S, text_of
 
-ROOT = Path(__file__).parent.parent
 SERVING = ROOT / "examples" / "serving"
 PAGE = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
+GUIDE = ROOT / "docs" / "guides" / "team.md"
 ENTRIES = re.findall(r"^\| `([\w-]+)` \| .* \| `(.*URL.*)` \|$", PAGE, re.MULTILINE)
 URL = "https://mcp.example.com/mcp"
 
@@ -68,10 +69,16 @@ def test_systemd_has_nothing_to_say_about_the_unit(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_the_unit_starts_what_the_guide_for_a_team_serves() -> None:
+    marks = [mark for block in find_blocks(GUIDE) for mark in block.marks]
+    command = (SERVING / "dynamic-mcp.service").read_text().partition("ExecStart=/usr/local/bin/")[2].splitlines()[0]
+    assert f"meanwhile: {command}" in marks
+
+
 @pytest.mark.parametrize(("language", "files"), [("nginx", "nginx*.conf"), ("caddyfile", "Caddyfile*")])
-def test_what_the_page_shows_of_a_reverse_proxy_is_in_the_examples(language: str, files: str) -> None:
+def test_what_the_pages_show_of_a_reverse_proxy_is_in_the_examples(language: str, files: str) -> None:
     examples = [file.read_text() for file in SERVING.glob(files)]
-    shown = re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    shown = [text for page in (ROOT / "docs" / "serving.md", GUIDE) for text in blocks(page, language)]
     assert shown
     for text in shown:
         assert any(example.endswith(text) for example in examples), text
