@@ -177,13 +177,22 @@ def test_files_that_commands_and_links_name_exist() -> None:
             )
 
 
-def test_links_to_a_section_lead_to_its_heading_and_no_two_headings_of_the_configuration_are_the_same() -> None:
+def test_links_to_a_section_lead_to_its_heading() -> None:
     for document in DOCUMENTS:
         for target, section in re.findall(r"\]\(([^)#:\s]*)#([^)]+)\)", document.read_text()):
             page = document.parent / target if target else document
             assert section in anchors(page), f"{document.name}: {target}#{section}"
-    names = anchors(ROOT / "docs" / "configuration.md")
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda file: file.name)
+def test_a_page_has_one_title_no_heading_twice_and_skips_no_level(document: Path) -> None:
+    names = anchors(document)
     assert sorted(names) == sorted(set(names))
+    text = re.sub(r"^```.*?^```", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
+    levels = [len(marks) for marks in re.findall(r"^(#+) ", text, re.MULTILINE)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(below <= above + 1 for above, below in pairwise(levels))
 
 
 def anchors(document: Path) -> list[str]:
