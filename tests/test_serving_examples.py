@@ -17,6 +17,7 @@ import httpx2
 import pytest
 
 from tests.documents import ROOT, blocks, find_blocks
+from tests.http_program import serving_http
 from tests.process.http_client import HttpClient
 from tests.program import BOUND_S, text_of
 
@@ -92,6 +93,21 @@ def test_the_volume_of_the_page_is_a_directory_that_the_image_makes_for_its_user
     volumes = re.findall(r"-v [\w-]+:(/\S+)", PAGE)
     assert volumes
     assert set(volumes) <= set(made)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="it is a command of a shell")
+async def test_the_health_check_of_the_page_passes_while_it_serves_and_not_afterwards(tmp_path: Path) -> None:
+    (command,) = re.findall(r"`--health-cmd '(.*)'`", PAGE)
+
+    async def check() -> int:
+        own = command.replace("127.0.0.1:8808", served.origin.removeprefix("http://"))
+        process = await asyncio.create_subprocess_exec("sh", "-c", own, stderr=asyncio.subprocess.DEVNULL)
+        return await process.wait()
+
+    async with asyncio.timeout(BOUND_S):
+        async with serving_http(tmp_path, {}) as served:
+            assert await check() == 0
+        assert await check() == 1
 
 
 def test_what_the_page_shows_of_the_unit_is_in_it() -> None:
