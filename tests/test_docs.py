@@ -28,27 +28,27 @@ from dynamic_mcp.groups.lifecycle import TRANSITIONS
 from dynamic_mcp.packs import schema as packs_schema
 from dynamic_mcp.packs.library import read_file
 from tests import own_process
+from tests.documents import DOCUMENTS, JSON_LANGUAGES, ROOT, SHELL_LANGUAGES, blocks, find_blocks
 
-ROOT = Path(__file__).parent.parent
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 DASHBOARD = ROOT / "examples" / "grafana-dashboard.json"
 EXAMPLES = sorted({*(ROOT / "examples").glob("**/*.json")} - {DASHBOARD})
 
 
-def blocks(document: Path, *languages: str) -> list[str]:
-    """Return the fenced blocks in these languages."""
-    found = re.findall(r"^```(\w+)\n(.*?)^```", document.read_text(), re.MULTILINE | re.DOTALL)
-    return [text for language, text in found if language in languages]
-
-
 JSON_BLOCKS = [
-    pytest.param(text, id=f"{file.name}-{n}")
+    pytest.param(block.text, id=f"{file.name}-{block.line}")
     for file in DOCUMENTS
-    for n, text in enumerate(blocks(file, "json", "jsonc", "json5"), start=1)
+    for block in find_blocks(file)
+    if block.language in JSON_LANGUAGES
 ]
 ENTRIES = [each for each in JSON_BLOCKS if '"dynamic-mcp":' in str(each.values[0])]
 PACKS = [each for each in JSON_BLOCKS if '"mcpServers"' not in str(each.values[0])]
 CONFIGS = [each for each in JSON_BLOCKS if each not in ENTRIES and each not in PACKS]
+# `<!-- check says: … -->` before a block: the errors that its readers are to see
+EXPECTED_ERRORS = {
+    block.text: [mark.removeprefix("check says: ") for mark in block.marks if mark.startswith("check says: ")]
+    for file in DOCUMENTS
+    for block in find_blocks(file)
+}
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def machine(tmp_path: Path) -> dict[str, str]:
     folder = tmp_path / "bin"
     (tmp_path / "src").mkdir()
     folder.mkdir()
-    for name in ("git", "npx", "postgres-mcp", "tracker-mcp", "uvx"):
+    for name in ("git", "npx", "postgres-mcp", "tracker-mcp", "uvx", "weather-mcp"):
         (folder / name).write_text("#!/bin/sh\n")
         (folder / name).chmod(0o755)
     return {"PATH": str(folder), "HOME": str(tmp_path)}
@@ -74,7 +74,7 @@ def test_check_accepts_every_config_of_the_documents_as_it_stands(
     config, findings = check_file(file, machine)
     assert config is not None
     assert config.groups
-    assert [each for each in findings if each.level is Level.ERROR] == []
+    assert [each.what for each in findings if each.level is Level.ERROR] == EXPECTED_ERRORS[text]
 
 
 @pytest.mark.parametrize("text", PACKS)
@@ -101,7 +101,7 @@ def test_every_entry_of_the_documents_starts_the_program_or_names_where_it_serve
 
 def command_lines(document: Path) -> Iterator[str]:
     """Yield the commands of this program that a document shows, in blocks and in sentences."""
-    for text in blocks(document, "console", "sh"):
+    for text in blocks(document, *SHELL_LANGUAGES):
         has_prompts = "\n$ " in f"\n{text}"
         for line in text.replace("\\\n", " ").splitlines():
             if line.startswith("$ " if has_prompts else "dynamic-mcp "):
@@ -177,13 +177,22 @@ def test_files_that_commands_and_links_name_exist() -> None:
             )
 
 
-def test_links_to_a_section_lead_to_its_heading_and_no_two_headings_of_the_configuration_are_the_same() -> None:
+def test_links_to_a_section_lead_to_its_heading() -> None:
     for document in DOCUMENTS:
         for target, section in re.findall(r"\]\(([^)#:\s]*)#([^)]+)\)", document.read_text()):
             page = document.parent / target if target else document
             assert section in anchors(page), f"{document.name}: {target}#{section}"
-    names = anchors(ROOT / "docs" / "configuration.md")
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda file: file.name)
+def test_a_page_has_one_title_no_heading_twice_and_skips_no_level(document: Path) -> None:
+    names = anchors(document)
     assert sorted(names) == sorted(set(names))
+    text = re.sub(r"^```.*?^```", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
+    levels = [len(marks) for marks in re.findall(r"^(#+) ", text, re.MULTILINE)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(below <= above + 1 for above, below in pairwise(levels))
 
 
 def anchors(document: Path) -> list[str]:

@@ -16,12 +16,14 @@ from types import ModuleType
 import httpx2
 import pytest
 
+from tests.documents import ROOT, blocks, find_blocks
+from tests.http_program import serving_http
 from tests.process.http_client import HttpClient
 from tests.program import BOUND_S, text_of
 
-ROOT = Path(__file__).parent.parent
 SERVING = ROOT / "examples" / "serving"
 PAGE = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
+GUIDE = ROOT / "docs" / "guides" / "team.md"
 ENTRIES = re.findall(r"^\| `([\w-]+)` \| .* \| `(.*URL.*)` \|$", PAGE, re.MULTILINE)
 URL = "https://mcp.example.com/mcp"
 
@@ -68,10 +70,16 @@ def test_systemd_has_nothing_to_say_about_the_unit(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_the_unit_starts_what_the_guide_for_a_team_serves() -> None:
+    marks = [mark for block in find_blocks(GUIDE) for mark in block.marks]
+    command = (SERVING / "dynamic-mcp.service").read_text().partition("ExecStart=/usr/local/bin/")[2].splitlines()[0]
+    assert f"meanwhile: {command}" in marks
+
+
 @pytest.mark.parametrize(("language", "files"), [("nginx", "nginx*.conf"), ("caddyfile", "Caddyfile*")])
-def test_what_the_page_shows_of_a_reverse_proxy_is_in_the_examples(language: str, files: str) -> None:
+def test_what_the_pages_show_of_a_reverse_proxy_is_in_the_examples(language: str, files: str) -> None:
     examples = [file.read_text() for file in SERVING.glob(files)]
-    shown = re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    shown = [text for page in (ROOT / "docs" / "serving.md", GUIDE) for text in blocks(page, language)]
     assert shown
     for text in shown:
         assert any(example.endswith(text) for example in examples), text
@@ -85,6 +93,21 @@ def test_the_volume_of_the_page_is_a_directory_that_the_image_makes_for_its_user
     volumes = re.findall(r"-v [\w-]+:(/\S+)", PAGE)
     assert volumes
     assert set(volumes) <= set(made)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="it is a command of a shell")
+async def test_the_health_check_of_the_page_passes_while_it_serves_and_not_afterwards(tmp_path: Path) -> None:
+    (command,) = re.findall(r"`--health-cmd '(.*)'`", PAGE)
+
+    async def check() -> int:
+        own = command.replace("127.0.0.1:8808", served.origin.removeprefix("http://"))
+        process = await asyncio.create_subprocess_exec("sh", "-c", own, stderr=asyncio.subprocess.DEVNULL)
+        return await process.wait()
+
+    async with asyncio.timeout(BOUND_S):
+        async with serving_http(tmp_path, {}) as served:
+            assert await check() == 0
+        assert await check() == 1
 
 
 def test_what_the_page_shows_of_the_unit_is_in_it() -> None:

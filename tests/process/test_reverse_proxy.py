@@ -17,10 +17,12 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
 from tests import own_process
+from tests.documents import ROOT
 from tests.http_program import HttpProgram, serving_http
 from tests.journeys.diary import DIARY, Person, write_diary
 from tests.program import BOUND_S, Json, full, odd
 from tests.reverse_proxies import Site, caddy, caddy_bearer, caddy_path, find_program, nginx, nginx_bearer, nginx_path
+from tests.shown_commands import Machine
 from tests.web import web_client
 
 pytestmark = [
@@ -176,6 +178,15 @@ async def test_a_token_that_a_command_has_made_passes_through_a_site_and_nothing
             assert answer.status_code == status, answer.text
         for place in ("/health", "/.well-known/oauth-protected-resource/mcp"):
             assert (await http.get(f"{site.origin}{place}")).status_code == 200, place
+
+
+async def test_the_guide_for_a_team_does_what_it_shows_with_its_clients_behind_a_reverse_proxy(
+    program: str, folder: Path
+) -> None:
+    machine = Machine(folder)
+    async with TOKEN_SITES[program](folder, machine.address) as machine.site:
+        await asyncio.to_thread(machine.run_page, ROOT / "docs" / "guides" / "team.md")
+        assert machine.calls_by_url == 1
 
 
 async def test_a_stream_that_breaks_on_the_way_goes_on_where_it_broke(site: Site) -> None:
