@@ -22,6 +22,7 @@ from dynamic_mcp.features.pins.definition import (
     digest,
     has_duplicates,
 )
+from dynamic_mcp.features.pins.hidden import describe_hidden
 from dynamic_mcp.features.pins.lock_file import Pin, PinnedServer
 from dynamic_mcp.groups.catalog import Catalog
 from dynamic_mcp.mcp import wire
@@ -129,7 +130,7 @@ def judge(pinned: PinnedServer | None, catalog: Catalog, policy: Policy, *, toda
 
 def _why_held(changed: Difference, policy: Policy) -> str:
     assert changed.before is not None
-    reason = _describe_hidden(changed.form) or _find_danger(changed.before, changed.form)
+    reason = describe_hidden(changed.form) or _find_danger(changed.before, changed.form)
     return reason or ("its definition has changed" if policy == "hold" else "")
 
 
@@ -150,7 +151,7 @@ def _find_danger(before: Pin, form: Raw) -> str:
 
 def _judge_new(new: Difference, policy: Policy, room: _Room, names: _PinnedNames) -> Difference:
     notes = ["it has a member twice"] if has_duplicates(new.form) else []
-    held, alike = _describe_hidden(new.form), names.describe_alike(new.key)
+    held, alike = describe_hidden(new.form), names.describe_alike(new.key)
     if alike:
         notes.append(alike)
         held = held or (alike if policy == "hold" else "")
@@ -158,12 +159,6 @@ def _judge_new(new: Difference, policy: Policy, room: _Room, names: _PinnedNames
     if not fits and policy == "hold":
         held = "its server has more definitions than can be pinned"
     return structs.replace(new, held=held, note="; ".join(notes), fits=fits)
-
-
-def _describe_hidden(form: Raw) -> str:
-    from dynamic_mcp.features.pins.hidden import describe_hidden
-
-    return describe_hidden(form)
 
 
 def _pin(fingerprint: str, form: Raw, today: str) -> Pin:
