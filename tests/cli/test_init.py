@@ -130,7 +130,7 @@ def test_undo_takes_back_every_byte_of_a_setup(cli: CliRunner, home: Path, confi
     assert [file.read_bytes() for file in files] == before
     assert not config.exists()
     assert not config.with_name("dynamic-mcp.env").exists()
-    assert run(cli, home, "undo", "--yes").err == "error: there is nothing to undo\n"
+    assert run(cli, home, "undo", "--yes").err == "error: nothing to undo\n"
 
 
 def test_a_setup_is_one_change_in_the_list(cli: CliRunner, home: Path, config: Path) -> None:
@@ -203,7 +203,7 @@ def test_a_setup_that_fails_changes_nothing(cli: CliRunner, home: Path, config: 
     assert done.code != 0
     assert (home / ".cursor" / "mcp.json").read_bytes() == before
     assert not config.exists()
-    assert run(cli, home, "undo", "--yes").err == "error: there is nothing to undo\n"
+    assert run(cli, home, "undo", "--yes").err == "error: nothing to undo\n"
 
 
 def test_which_variables_servers_get_is_said_after_all_else(cli: CliRunner, home: Path) -> None:
