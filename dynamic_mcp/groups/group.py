@@ -302,7 +302,7 @@ class Group:
                 self._end(instance)
 
     def retire(self) -> None:
-        """Accept no more calls: new ones go to the client's current group, or fail if there is none."""
+        """Stop accepting calls: new ones go to the client's current group, or fail if there is none."""
         if not self._is_over():
             self._enter(Phase.RETIRED)
         for instance in self.instances.values():

@@ -1,4 +1,4 @@
-"""All groups: for the proxy's own environment in the order of the config, for each workspace, and for each person.
+"""All groups: for the proxy's own environment in the order of the config, for each workspace, and for each user.
 
 There is one group for each name and what would be started for it, so places for which a server would start
 identically share its group. Those that differ see nothing of each other's.
@@ -69,7 +69,7 @@ class Groups:
     def place_for(self, authentication: Authentication) -> Place:
         """Return the place whose groups serve a client without a workspace.
 
-        A person without groups gets none of the proxy's own, which would act with the local user's logins.
+        A user without groups gets none of the proxy's own, which would act with the local user's logins.
         """
         return authentication.principal if self.knows_persons and not authentication.is_local else None
 
@@ -96,7 +96,7 @@ class Groups:
         return dict.fromkeys((*self.of(place).values(), *self._neighbours(place)))
 
     def _neighbours(self, place: Place) -> Iterable[Group]:
-        """Return the groups that a place may share: a person those of the proxy's environment, which are few."""
+        """Return the groups that a place may share: a user those of the proxy's environment, which are few."""
         return self.of(None).values() if isinstance(place, Principal) else self
 
     # --- places ----------------------------------------------------------------------------------------

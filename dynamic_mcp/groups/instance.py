@@ -225,11 +225,11 @@ class Instance:
         self._wake.set()
 
     def retire(self) -> None:
-        """Accept no more calls: new ones go to the group's successor, or fail if there is none."""
+        """Stop accepting calls: new ones go to the group's successor, or fail if there is none."""
         self.is_retired = self._is_screening = True
 
     def screen(self) -> None:
-        """Accept no more calls of clients for which the group has a successor."""
+        """Stop accepting calls of clients for which the group has a successor."""
         self._is_screening = True
 
     async def drain(self, within_s: float) -> bool:

@@ -1,4 +1,4 @@
-"""The catalog of one group, as far as it is known: unfiltered, regardless of what each client sees.
+"""The known catalog of one group: unfiltered, regardless of what each client sees.
 
 It comes from disk at the start and from the links of the group's instances later; a list that is read again and is
 the same stays the same object, so callers can compare identities.

@@ -192,12 +192,12 @@ class Session:
             reply(self._take_notification(frame))
 
     async def finish(self, within_s: float) -> None:
-        """Let requests in flight finish, within a bound; then cancel them."""
+        """Wait for requests in flight, within a bound; then cancel them."""
         for task in await self._wait_for_tasks(within_s):
             task.cancel()
 
     async def drain(self, within_s: float) -> None:
-        """Let requests in flight finish, within a bound, and answer the rest with an error: they may have run."""
+        """Wait for requests in flight, within a bound, and answer the rest with an error: they may have run."""
         await self._wait_for_tasks(within_s)
         for key in [*self._serving]:
             exchange = self._serving.pop(key)

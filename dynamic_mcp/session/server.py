@@ -95,11 +95,11 @@ class LineSession(Protocol):
         ...
 
     async def finish(self, within_s: float) -> None:
-        """Let requests in flight finish, within a bound; then cancel them."""
+        """Wait for requests in flight, within a bound; then cancel them."""
         ...
 
     async def drain(self, within_s: float) -> None:
-        """Let requests in flight finish, within a bound, and answer the rest with an error: they may have run."""
+        """Wait for requests in flight, within a bound, and answer the rest with an error: they may have run."""
         ...
 
     def close(self) -> None: ...

@@ -69,11 +69,11 @@ class StreamSession:
         return self.legacy.answer(frame)
 
     async def finish(self, within_s: float) -> None:
-        """Let requests in flight finish, within a bound; then cancel them."""
+        """Wait for requests in flight, within a bound; then cancel them."""
         await self._current.finish(within_s)
 
     async def drain(self, within_s: float) -> None:
-        """Let requests in flight finish, within a bound, and answer the rest with an error: they may have run."""
+        """Wait for requests in flight, within a bound, and answer the rest with an error: they may have run."""
         await self._current.drain(within_s)
 
     def close(self) -> None:
