@@ -89,7 +89,7 @@ class Proxy:
         self._search, self._resources = cache(self._create_search), cache(self._create_resources)
         opener = opener or partial(open_link, logins=self._logins)
         self.groups = Groups(base, self, opener=opener, catalog_store=catalog_store)
-        self.is_greeted = asyncio.Event()  # a client has been greeted
+        self.is_initialized = asyncio.Event()  # a client has been greeted
         self.changed = asyncio.Event()  # its clients, or the state of a group; who waits for it clears it
         self._subscriptions = Subscriptions(self.view_for, self._snapshot)
         self._gates = Gates(GateContext(self.note, self._subscriptions.announce_soon))
@@ -394,13 +394,13 @@ class Proxy:
     def notify(self, request: Request) -> None:
         (self._router if request.client.only is None else self._transparent).notify(request)
 
-    async def greet(self, client: Client) -> dict[str, object]:
+    async def initialize(self, client: Client) -> dict[str, object]:
         """Begin to serve a client that has said what it is; returns the members of the `initialize` result.
 
         Raises DynamicMcpError if the one group that the client sees cannot be reached.
         """
         self.groups.start(client)
-        initialize_result = {} if client.only is None else await self._transparent.greet(client, self.view_for)
+        initialize_result = {} if client.only is None else await self._transparent.initialize(client, self.view_for)
         self._add(client)
         return initialize_result or {"protocolVersion": client.hello.revision.name, **self._describe(client)}
 
@@ -411,7 +411,7 @@ class Proxy:
             for event in events_of_beginning(client):
                 self.note(event)
         self._subscriptions.add(client)
-        self.is_greeted.set()
+        self.is_initialized.set()
         self.changed.set()
 
     def _describe(self, client: Client) -> dict[str, object]:
@@ -468,7 +468,7 @@ class Proxy:
         if client.only is None:
             initialize_result = self._describe(client)
         else:
-            initialize_result = await self._transparent.greet(client, self.view_for)
+            initialize_result = await self._transparent.initialize(client, self.view_for)
         described = {
             name: value for name, value in initialize_result.items() if name not in ("protocolVersion", "serverInfo")
         }

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw
 
-from dynamic_mcp.client import ID_BYTES, ClientHello, Transport
+from dynamic_mcp.client import ID_BYTES, ClientInfo, Transport
 from dynamic_mcp.errors import INVALID_REQUEST, METHOD_NOT_FOUND, Interrupted
 from dynamic_mcp.identity import Principal
 from dynamic_mcp.mcp import revisions, wire
@@ -106,7 +106,7 @@ class Session:
         "id",
         "is_closed",
         "is_command",
-        "is_greeted",
+        "is_initialized",
         "only",
         "profile",
         "since",
@@ -126,8 +126,8 @@ class Session:
         self.transport: Transport = origin.transport
         self.since = now()
         self.calls = 0
-        self.hello = ClientHello()
-        self.is_greeted = False
+        self.hello = ClientInfo()
+        self.is_initialized = False
         self.is_closed = False
         self._send = connection.send
         self._is_congested = connection.is_congested
@@ -322,12 +322,12 @@ class Session:
         declared = params.get("capabilities", wire.EMPTY_OBJECT)
         self._capabilities = wire.members(declared)
         revision = revisions.negotiate(wire.text(params.get("protocolVersion")))
-        self.hello = ClientHello(revision, declared, complete_info(params.get("clientInfo", wire.EMPTY_OBJECT)))
-        self.is_greeted = True  # notifications may be sent from now on
+        self.hello = ClientInfo(revision, declared, complete_info(params.get("clientInfo", wire.EMPTY_OBJECT)))
+        self.is_initialized = True  # notifications may be sent from now on
         try:
-            return wire.result_frame(await self._server.greet(self))
+            return wire.result_frame(await self._server.initialize(self))
         except BaseException:
-            self.is_greeted = False
+            self.is_initialized = False
             raise
 
     def _send_answer(self, line: bytes) -> None:

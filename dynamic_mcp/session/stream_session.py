@@ -55,9 +55,9 @@ class StreamSession:
         return self.legacy.is_command
 
     @property
-    def is_greeted(self) -> bool:
+    def is_initialized(self) -> bool:
         """True if a legacy client has sent `initialize`."""
-        return self.legacy.is_greeted
+        return self.legacy.is_initialized
 
     def notify(self, frame: Frame) -> None:
         """Send a notification to a legacy client."""

@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 from msgspec import Raw, Struct, structs
 
-from dynamic_mcp.client import Client, ClientHello
+from dynamic_mcp.client import Client, ClientInfo
 from dynamic_mcp.config.masking import mask_value
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import (
@@ -268,7 +268,7 @@ class ClientLine(Struct, frozen=True):
     """The line that says only who a client is, and those of what it has used."""
 
     authentication: Authentication
-    hello: ClientHello
+    hello: ClientInfo
     line: AuditLine
     shared: BoundedDict[tuple[str, ...], SharedLine]
 
