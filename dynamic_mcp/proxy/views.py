@@ -88,7 +88,7 @@ class Views:
     def view_for(self, client: Client) -> View:
         """Return what a client may see."""
         place: Place = client.workspace
-        if place is None and self._groups.knows_persons:
+        if place is None and self._groups.has_user_logins:
             place = self._groups.place_of(client)
         if self._policy is None and not self._has_had_profiles and client.profile is None:
             view = self._views.get((place, None, None)) or self._find(place, None, None)

@@ -11,7 +11,7 @@ from dynamic_mcp.client import Client
 from dynamic_mcp.identity import Principal
 
 
-class Persons:
+class ConnectedUsers:
     """The users whose clients are connected. `on_arrival` and `on_end` are called with the first and the last."""
 
     def __init__(self, on_arrival: Callable[[Principal], None], on_end: Callable[[Principal], None]) -> None:
