@@ -50,10 +50,10 @@ def app(
 
 
 class Application:
-    """An ASGI 3 application. Its servers start with its life, or with its first request if nobody announces that.
+    """An ASGI 3 application. Its servers start with its lifespan, or with its first request if there is none.
 
-    A server announces it by the lifespan protocol. An application that it is mounted in does not pass that on, so it
-    should enter `running` in its own lifespan.
+    The lifespan protocol announces it. An application that it is mounted in does not pass that on, so it should enter
+    `running` in its own lifespan.
     """
 
     def __init__(self, config: str | Path | None, overrides: HttpOverrides) -> None:
@@ -75,7 +75,7 @@ class Application:
     async def running(self) -> AsyncIterator[None]:
         """Serve until the end of the context; for the lifespan of an application that this one is mounted in.
 
-        For one of Starlette or FastAPI without a lifespan of its own: `lifespan=lambda _: tools.running()`.
+        For Starlette or FastAPI applications without a lifespan: `lifespan=lambda _: tools.running()`.
         """
         await self._start()
         try:
@@ -84,7 +84,7 @@ class Application:
             await self._stop()
 
     def begin(self, head: RequestHead, exchange: Exchange) -> BodyReceiver | None:
-        """Take the head of a request."""
+        """Receive the head of a request."""
         assert self._service is not None
         return self._service.face.begin(head, exchange)
 
@@ -93,7 +93,7 @@ class Application:
         return self._life is not None and not self._life.done() and self._has_started.is_set()
 
     async def _start(self) -> None:
-        """Start unless it runs, in a task of its own that lives as long as it serves. Raises ConfigError."""
+        """Start unless it runs, in a separate task that lives as long as it serves. Raises ConfigError."""
         if self._life is None or self._life.done():
             self._has_started, self._ended = asyncio.Event(), asyncio.Event()
             self._life = asyncio.create_task(self._live(), name="dynamic-mcp")

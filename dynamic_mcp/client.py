@@ -56,8 +56,8 @@ class Caller(Protocol):
         ...
 
 
-class ClientHello(Struct, frozen=True):
-    """The client's greeting, forwarded verbatim to an upstream when a link opens.
+class ClientInfo(Struct, frozen=True):
+    """The client's `initialize` request, forwarded verbatim to an upstream when a link opens.
 
     `is_common`: several kinds of clients use the link, and each request to a modern upstream carries its own
     capabilities.
@@ -102,7 +102,7 @@ class Client(Caller, Hashable, Protocol):
     def client(self) -> Client: ...
 
     @property
-    def is_greeted(self) -> bool:
+    def is_initialized(self) -> bool:
         """Return whether the client has introduced itself."""
         ...
 
@@ -140,7 +140,7 @@ class Client(Caller, Hashable, Protocol):
         ...
 
     @property
-    def hello(self) -> ClientHello:
+    def hello(self) -> ClientInfo:
         """The client's greeting; a default before it arrives."""
         ...
 

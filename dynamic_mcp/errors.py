@@ -27,7 +27,7 @@ UNSUPPORTED_VERSION = -32022
 
 
 class DynamicMcpError(Exception):
-    """An error that a person, a model or a server can fix; `hint` says how."""
+    """An error that a user, a model or a server can fix; `hint` says how."""
 
     exit_code: int = 1
     rpc_code: ClassVar[int] = INTERNAL_ERROR
@@ -110,7 +110,7 @@ class AccessDenied(DynamicMcpError):
 
 
 class ApprovalNeeded(DynamicMcpError):
-    """A person would have to be asked first, which cannot be done here."""
+    """The request needs a user's approval, and this client cannot ask for it."""
 
     exit_code = 3
     rpc_code = INVALID_PARAMS
@@ -122,7 +122,7 @@ class ApprovalNeeded(DynamicMcpError):
 
 
 class ApprovalDenied(DynamicMcpError):
-    """A person was asked, and did not approve, or could not be asked for a `reason`."""
+    """The user denied approval, or could not be asked; `reason` says why."""
 
     exit_code = 3
     rpc_code = INVALID_PARAMS
@@ -133,7 +133,7 @@ class ApprovalDenied(DynamicMcpError):
 
 
 class ApprovalPending(DynamicMcpError):
-    """A person has not decided yet; the same call, made again, waits for the decision or uses it.
+    """The user has not decided yet; the same call, repeated, waits for the decision or uses it.
 
     `id` names the question, and `expires` says until when it waits, in seconds since 1970. Only a local user can run
     the command that decides.
@@ -175,7 +175,7 @@ class RateLimited(DynamicMcpError):
 
 
 class DefinitionHeld(DynamicMcpError):
-    """What a server says of a tool or a prompt has changed, looks dangerous or is not known, and is not approved."""
+    """The definition of a tool or a prompt has changed, looks dangerous or is unknown, and is not approved."""
 
     exit_code = 3
     rpc_code = INVALID_PARAMS

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class Principal(Struct, frozen=True, cache_hash=True):
-    """A person or program, as the issuer of its identity names it."""
+    """A user or program, as the issuer of its identity names it."""
 
     issuer: str
     subject: str

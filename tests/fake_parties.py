@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Raw
 
-from dynamic_mcp.client import Caller, Client, ClientHello, Transport, User
+from dynamic_mcp.client import Caller, Client, ClientInfo, Transport, User
 from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.errors import LinkLost
 from dynamic_mcp.groups.catalog import Catalog, ListKind
@@ -59,8 +59,8 @@ class FakeCaller:
         self.workspace: Workspace | None = None
         self.only: str | None = None
         self.transport: Transport = "stdio"
-        self.hello = ClientHello()
-        self.is_greeted = True
+        self.hello = ClientInfo()
+        self.is_initialized = True
         self.is_command = False
         self.is_closed = False
         self.since = 0.0

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from dynamic_mcp.client import ClientHello, Transport
+from dynamic_mcp.client import ClientInfo, Transport
 from dynamic_mcp.config.resolved import (
     CallHandling,
     Config,
@@ -35,7 +35,7 @@ from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.session.client_connection import ClientConnection, ClientOrigin
 from dynamic_mcp.session.legacy import Session
 from dynamic_mcp.session.server import Server
-from dynamic_mcp.upstream.handshake import Era, ServerHello, greet
+from dynamic_mcp.upstream.handshake import Era, ServerInfo, initialize
 from dynamic_mcp.upstream.link import Link, LinkOwner
 from tests.idle_loop import IdleLoop
 from tests.upstreams import full
@@ -201,8 +201,8 @@ class Opener:
         self.gate.set()
 
     async def __call__(
-        self, config: GroupConfig, listener: LinkOwner, hello: ClientHello, *, lacks: Era | None = None
-    ) -> tuple[Link, ServerHello]:
+        self, config: GroupConfig, listener: LinkOwner, hello: ClientInfo, *, lacks: Era | None = None
+    ) -> tuple[Link, ServerInfo]:
         self.opened.append(config.name)
         await self.gate.wait()
         planned = self.plan[config.name]
@@ -211,7 +211,7 @@ class Opener:
             raise upstream
         self.upstreams.append(upstream)
         upstream.link = Link(config.name, upstream, listener)
-        return upstream.link, await greet(upstream.link, hello, config)
+        return upstream.link, await initialize(upstream.link, hello, config)
 
 
 class FakeClock:

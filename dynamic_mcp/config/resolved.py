@@ -348,11 +348,11 @@ class GroupConfig(Struct, frozen=True):
             and self.share is not Share.ALL
         )
 
-    def for_person(self, person: Principal) -> "GroupConfig":
+    def for_user(self, user: Principal) -> "GroupConfig":
         """Return the config with the login of this user, if each user has their own."""
         if not isinstance(self.upstream, Remote) or not self.has_personal_logins:
             return self
-        return replace(self, upstream=replace(self.upstream, login_of=person))
+        return replace(self, upstream=replace(self.upstream, login_of=user))
 
     @property
     def label(self) -> str:
@@ -455,13 +455,13 @@ class Config(Struct, frozen=True):
         return rules_ask or (self.access is not None and self.access.asks)
 
     @property
-    def knows_persons(self) -> bool:
+    def has_user_logins(self) -> bool:
         """Return whether any server has a login for each user."""
         return any(group.has_personal_logins for group in self.groups)
 
-    def for_person(self, person: Principal) -> "Config":
+    def for_user(self, user: Principal) -> "Config":
         """Return a config whose servers use the logins of this user, where each user has their own."""
-        return replace(self, groups=tuple(group.for_person(person) for group in self.groups))
+        return replace(self, groups=tuple(group.for_user(user) for group in self.groups))
 
 
 def _matches(name: str, globs: tuple[str, ...]) -> bool:

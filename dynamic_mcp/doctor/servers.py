@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from msgspec import Raw
 from msgspec.structs import replace
 
-from dynamic_mcp.client import ClientHello
+from dynamic_mcp.client import ClientInfo
 from dynamic_mcp.config.resolved import GroupConfig
 from dynamic_mcp.doctor.findings import Finding, Level, ServerReport
 from dynamic_mcp.errors import DynamicMcpError, UpstreamError
@@ -22,7 +22,7 @@ from dynamic_mcp.proxy.client_group import ClientGroup
 from dynamic_mcp.system.clock import Clock, LoopClock
 from dynamic_mcp.tools.schema import find_schema_error
 from dynamic_mcp.upstream.any_link import AnyLink
-from dynamic_mcp.upstream.handshake import Era, ServerHello
+from dynamic_mcp.upstream.handshake import Era, ServerInfo
 from dynamic_mcp.upstream.link import LinkOwner
 from dynamic_mcp.upstream.open import OpenLink, open_link
 
@@ -40,7 +40,7 @@ class Doctor:
     def __init__(self, *, clock: Clock | None = None) -> None:
         self._opener: OpenLink = open_link
         self._clock = clock or LoopClock()
-        self._server_hellos: dict[str, ServerHello] = {}
+        self._server_hellos: dict[str, ServerInfo] = {}
         self._connect_s: dict[str, float] = {}
         self._output = _OutputRecorder()
 
@@ -50,8 +50,8 @@ class Doctor:
         return self._open
 
     async def _open(
-        self, config: GroupConfig, listener: LinkOwner, hello: ClientHello, *, lacks: Era | None = None
-    ) -> tuple[AnyLink, ServerHello]:
+        self, config: GroupConfig, listener: LinkOwner, hello: ClientInfo, *, lacks: Era | None = None
+    ) -> tuple[AnyLink, ServerInfo]:
         """Open a link, and record its duration and the handshake of the server."""
         began = self._clock.now()
         try:

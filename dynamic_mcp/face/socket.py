@@ -153,7 +153,7 @@ class SocketFace(asyncio.Protocol):
         )
 
     async def drain(self, within_s: float, *, hands_over: bool = False) -> None:
-        """Let requests in flight finish, then report that the daemon stops, and how many lines it has taken.
+        """Wait for requests in flight, then report that the daemon stops, and how many lines it has taken.
 
         If the daemon hands over, the window continues with another daemon at once.
         """
@@ -232,7 +232,7 @@ class SocketFace(asyncio.Protocol):
                 self._take_lines()
 
     def _take_lines(self) -> None:
-        """Take some lines; the rest follows after the other windows have had their turn."""
+        """Process some lines; the rest follows after the other clients have had their turn."""
         session = self.session
         assert session is not None
         for _ in range(min(len(self._queue), _LINES_A_TURN)):

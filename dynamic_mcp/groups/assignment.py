@@ -1,7 +1,7 @@
 """Assigns groups to workspaces: one group for each name and what would be started for it.
 
 With share `user` and `all`, there is one group for all workspaces, started as the first of them would start it; but
-never one for two persons who have a login each.
+never one for two users who have a login each.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from msgspec import Raw, Struct
 
-from dynamic_mcp.client import Client, ClientHello
+from dynamic_mcp.client import Client, ClientInfo
 from dynamic_mcp.config.resolved import CommandLine, Program, Share
 from dynamic_mcp.groups.catalog import Catalog
 from dynamic_mcp.groups.instance import Instance
@@ -22,7 +22,7 @@ _EVERYBODY = "everybody"
 # A command uses an instance in one of these states, the first if it can, rather than start another one.
 _JOINABLE = (State.READY, State.CONNECTING)
 # A server that is known to ask nothing gets a client that can be asked: a question shows that the server has changed.
-_FOR_INDEPENDENT = ClientHello(
+_FOR_INDEPENDENT = ClientInfo(
     NEWEST, Raw(b'{"elicitation":{"form":{},"url":{}},"roots":{},"sampling":{}}'), is_common=True
 )
 
@@ -34,7 +34,7 @@ class Peers(Struct, frozen=True):
     identity: Hashable
 
 
-def audience_of(client: Client, share: Share, *, asks: bool, common: ClientHello | None = None) -> Hashable:
+def audience_of(client: Client, share: Share, *, asks: bool, common: ClientInfo | None = None) -> Hashable:
     """Return what all clients of one instance have in common.
 
     `asks` tells that the server has asked a client something. Over stdio nothing says whose call a question belongs
@@ -67,12 +67,12 @@ def find_joinable(key: Hashable, instances: Mapping[Hashable, Instance]) -> Hash
     return min(joinable, key=lambda each: _JOINABLE.index(instances[each].state), default=key)
 
 
-def hello_for(client: Client, share: Share, common: ClientHello | None = None) -> ClientHello:
+def hello_for(client: Client, share: Share, common: ClientInfo | None = None) -> ClientInfo:
     """Return the `initialize` params for an instance: its client's, or the newest of ours if all clients share it.
 
     `common` is how it is greeted if its server makes no difference between kinds of clients.
     """
-    return ClientHello(MODERN) if share is Share.ALL else common or client.hello
+    return ClientInfo(MODERN) if share is Share.ALL else common or client.hello
 
 
 class Sharing:
@@ -103,19 +103,19 @@ class Sharing:
     def offers(self) -> Offers:
         return self._catalog.offers
 
-    def common_hello(self, client: Client) -> ClientHello | None:
+    def common_hello(self, client: Client) -> ClientInfo | None:
         """Return the hello that replaces a client's own; None if the server receives the client's."""
         if client.transport == "stdio":
             return None
         self._has_several_clients = True
         return self._common_hello(client.hello)
 
-    def is_superseded(self, hello: ClientHello) -> bool:
+    def is_superseded(self, hello: ClientInfo) -> bool:
         """Return whether clients like those of an instance initialized with this hello now share another one."""
         common = self._common_hello(hello) if self._has_several_clients else None
         return common is not None and common.identity != hello.identity
 
-    def _common_hello(self, hello: ClientHello) -> ClientHello | None:
+    def _common_hello(self, hello: ClientInfo) -> ClientInfo | None:
         if not self.may_be_common:
             return None
         if self.is_known:
@@ -123,7 +123,7 @@ class Sharing:
         kind = kind_of(hello)
         return None if kind is None else self._catalog.offers.common_hello(kind)
 
-    async def compare(self, hello: ClientHello, offer: Catalog) -> None:
+    async def compare(self, hello: ClientInfo, offer: Catalog) -> None:
         """Record what the server offers over a new link that was initialized with this hello."""
         kind = kind_of(hello)
         if kind is not None and self._has_several_clients and self.may_be_common and not self.is_known:

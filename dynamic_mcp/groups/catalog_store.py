@@ -1,4 +1,4 @@
-"""Catalogs on disk, so that a start connects to nothing. What cannot be read is set aside and never stops anything.
+"""Catalogs on disk, so that a start connects to nothing. Unreadable files are set aside and never stop anything.
 
 A file is named by a hash of what the group runs (its program, arguments and own variables, or its URL, headers and
 scopes, and the person whose login it is), so another config never meets it. For a workspace, the variables count too
@@ -110,7 +110,7 @@ def key(config: GroupConfig) -> str:
 
 
 def _person(remote: Remote) -> list[list[str]]:
-    """Return the person whose login reaches a server that may offer each person something else."""
+    """Return the user whose login reaches a server that may offer each user something else."""
     return [] if remote.login_of is None else [[remote.login_of.issuer, remote.login_of.subject]]
 
 

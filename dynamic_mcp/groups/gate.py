@@ -42,7 +42,7 @@ class Gate(Protocol):
         ...
 
     def check(self, method: str, params: Mapping[str, Raw] | None, *, shown: str = "") -> None:
-        """Let a request pass that is sent now. Raises DefinitionHeld if it is about a definition that is held back.
+        """Check a request that is sent now. Raises DefinitionHeld if it is about a definition that is held back.
 
         `shown` is the name that its client knows that by, if it is not the server's.
         """

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from msgspec import Raw
 
-from dynamic_mcp.client import Client, ClientHello, User
+from dynamic_mcp.client import Client, ClientInfo, User
 from dynamic_mcp.config.resolved import GroupConfig, Share
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.groups.audience import Sharing, audience_of, find_joinable, hello_for
@@ -304,7 +304,7 @@ class Group:
                 self._end(instance)
 
     def retire(self) -> None:
-        """Accept no more calls: new ones go to the client's current group, or fail if there is none."""
+        """Stop accepting calls: new ones go to the client's current group, or fail if there is none."""
         if not self._is_over():
             self._enter(Phase.RETIRED)
         for instance in self.instances.values():
@@ -354,7 +354,7 @@ class Group:
         self._catalog.is_fresh = True
         self._observer.link_opened(self, instance)
 
-    async def compare_offer(self, instance: Instance, hello: ClientHello, offer: Catalog) -> None:
+    async def compare_offer(self, instance: Instance, hello: ClientInfo, offer: Catalog) -> None:
         """Compare the offer of a link with others, which decides which clients may share an instance."""
         await self.sharing.compare(hello, offer)
         if self._is_over():
@@ -419,7 +419,7 @@ class Group:
         instance.users.add(client, others_called_at=instance.activity.last_use)
         return instance
 
-    def _place(self, client: Client) -> tuple[Hashable, ClientHello]:
+    def _place(self, client: Client) -> tuple[Hashable, ClientInfo]:
         """Return the audience of a client, and the hello that its server receives."""
         share, common = self.config.share, self.sharing.common_hello(client)
         audience = audience_of(client, share, asks=self._catalog.asks, common=common)

@@ -1,4 +1,4 @@
-"""All groups: for the proxy's own environment in the order of the config, for each workspace, and for each person.
+"""All groups: for the proxy's own environment in the order of the config, for each workspace, and for each user.
 
 There is one group for each name and what would be started for it, so places for which a server would start
 identically share its group. Those that differ see nothing of each other's.
@@ -49,7 +49,7 @@ class Groups:
         self._clients: dict[Client, None] = {}
         self._retiring: dict[asyncio.Task[None], Group] = {}
         self._is_closed = False
-        self.knows_persons = config.knows_persons
+        self.has_user_logins = config.has_user_logins
         self.add(None, config)
 
     def __iter__(self) -> Iterator[Group]:
@@ -62,16 +62,16 @@ class Groups:
 
     def place_of(self, client: Client) -> Place:
         """Return the place whose groups serve a client."""
-        if client.workspace is not None or not self.knows_persons:
+        if client.workspace is not None or not self.has_user_logins:
             return client.workspace
         return self.place_for(client.authentication)
 
     def place_for(self, authentication: Authentication) -> Place:
         """Return the place whose groups serve a client without a workspace.
 
-        A person without groups gets none of the proxy's own, which would act with the local user's logins.
+        A user without groups gets none of the proxy's own, which would act with the local user's logins.
         """
-        return authentication.principal if self.knows_persons and not authentication.is_local else None
+        return authentication.principal if self.has_user_logins and not authentication.is_local else None
 
     def of(self, place: Place) -> Mapping[str, Group]:
         """Return the groups of a place by name; none if it is not known."""
@@ -96,7 +96,7 @@ class Groups:
         return dict.fromkeys((*self.of(place).values(), *self._neighbours(place)))
 
     def _neighbours(self, place: Place) -> Iterable[Group]:
-        """Return the groups that a place may share: a person those of the proxy's environment, which are few."""
+        """Return the groups that a place may share: a user those of the proxy's environment, which are few."""
         return self.of(None).values() if isinstance(place, Principal) else self
 
     # --- places ----------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ class Groups:
             return
         before, old, shown = self._spaces, list(self), self._presentations()
         known = {client: set(self._groups_for(client)) for client in self._clients}
-        self.knows_persons = configs[None].knows_persons
+        self.has_user_logins = configs[None].has_user_logins
         assignment = assign(before, configs, self._create)
         self._spaces = assignment.spaces
         self._log_difference(old, assignment)

@@ -16,7 +16,7 @@ from typing import Protocol, cast
 
 from msgspec import Raw
 
-from dynamic_mcp.client import Caller, Client, ClientHello, User
+from dynamic_mcp.client import Caller, Client, ClientInfo, User
 from dynamic_mcp.config.resolved import GroupConfig
 from dynamic_mcp.errors import (
     AccessDenied,
@@ -43,7 +43,7 @@ from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.system.clock import Clock, LoopClock, wait_for_event
 from dynamic_mcp.system.text import pluralize
 from dynamic_mcp.upstream.any_link import AnyLink
-from dynamic_mcp.upstream.handshake import ServerHello, result_of
+from dynamic_mcp.upstream.handshake import ServerInfo, result_of
 from dynamic_mcp.upstream.open import OpenLink, open_link
 
 log = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ class InstanceOwner(Protocol):
     def link_opened(self, instance: Instance) -> None:
         """Called when an instance has a new link, whose upstream knows nothing of the clients' earlier requests."""
 
-    async def compare_offer(self, instance: Instance, hello: ClientHello, offer: Catalog) -> None:
+    async def compare_offer(self, instance: Instance, hello: ClientInfo, offer: Catalog) -> None:
         """Called with what the upstream offers over an instance's new link, initialized with this `hello`."""
 
     def learn_asking(self, client: Client | None) -> None:
@@ -119,14 +119,14 @@ class Instance:
         config: GroupConfig,
         owner: InstanceOwner,
         catalog: LiveCatalog,
-        hello: ClientHello,
+        hello: ClientInfo,
         *,
         opener: OpenLink = open_link,
         clock: Clock | None = None,
         jitter: Callable[[], float] = random.random,
         link_counts: LinkCounts | None = None,
     ) -> None:
-        self.config, self.hello, self._greeted_as = config, hello, hello
+        self.config, self.hello, self._initialized_as = config, hello, hello
         self.is_retired = self._is_screening = False
         clock = clock or LoopClock()
         self.activity = Activity(config, clock)
@@ -225,11 +225,11 @@ class Instance:
         self._wake.set()
 
     def retire(self) -> None:
-        """Accept no more calls: new ones go to the group's successor, or fail if there is none."""
+        """Stop accepting calls: new ones go to the group's successor, or fail if there is none."""
         self.is_retired = self._is_screening = True
 
     def screen(self) -> None:
-        """Accept no more calls of clients for which the group has a successor."""
+        """Stop accepting calls of clients for which the group has a successor."""
         self._is_screening = True
 
     async def drain(self, within_s: float) -> bool:
@@ -436,7 +436,7 @@ class Instance:
 
     async def _open_and_learn(self) -> AnyLink:
         """Open a link, which serves at once, and wait until its tools are read or could not be."""
-        self._greeted_as = self.hello
+        self._initialized_as = self.hello
         link, server = await self._open(self.config, self._events, self.hello, lacks=self._catalog.lacks)
         try:
             if link.loss is not None:
@@ -454,7 +454,7 @@ class Instance:
             raise
         return link
 
-    def _use(self, link: AnyLink, server: ServerHello) -> None:
+    def _use(self, link: AnyLink, server: ServerInfo) -> None:
         """Send over a new link from now on, and begin to read its lists."""
         self._link = link
         self.activity.begin()
@@ -478,7 +478,7 @@ class Instance:
             elif reread_left_s <= 0:
                 self._reader.read_due()
             elif (offer := self._reader.take_offer()) is not None:
-                await self._owner.compare_offer(self, self._greeted_as, offer)
+                await self._owner.compare_offer(self, self._initialized_as, offer)
             elif self._reader.is_done() and self._catalog.is_unsaved():
                 await self._catalog.save()
             elif self._reader.is_done() and self.activity.idle_left_s() <= 0 and not self._link.is_asking():

@@ -47,14 +47,14 @@ class Limiter:
         return not self.in_use
 
     def take_free(self) -> bool:
-        """Take a place without waiting; return whether one was free."""
+        """Acquire a place without waiting; return whether one was free."""
         if self.in_use >= self.limit:
             return False
         self.in_use += 1
         return True
 
     async def acquire(self, client: Hashable = None) -> None:
-        """Take a place, waiting for one if need be. Call `is_full` first."""
+        """Acquire a place, waiting for one if need be. Call `is_full` first."""
         if self.take_free():
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -80,7 +80,7 @@ class Limiter:
             self._idle.set()
 
     def _next_turn(self) -> asyncio.Future[None]:
-        """Take the first waiter of the client whose turn it is; the client's others wait for its next turn."""
+        """Remove the first waiter of the client whose turn it is; the client's others wait for its next turn."""
         client = next(iter(self._queues))
         queue = self._queues.pop(client)
         turn = queue.popleft()

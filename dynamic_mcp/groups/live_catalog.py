@@ -1,4 +1,4 @@
-"""The catalog of one group, as far as it is known: unfiltered, regardless of what each client sees.
+"""The known catalog of one group: unfiltered, regardless of what each client sees.
 
 It comes from disk at the start and from the links of the group's instances later; a list that is read again and is
 the same stays the same object, so callers can compare identities.
@@ -19,7 +19,7 @@ from dynamic_mcp.groups.catalog import Catalog, ListHint, Listing, ListKind
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.groups.offers import Offers
 from dynamic_mcp.system.clock import Clock, LoopClock
-from dynamic_mcp.upstream.handshake import Era, ServerHello
+from dynamic_mcp.upstream.handshake import Era, ServerInfo
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ class LiveCatalog:
         self._hello = self.current.hello
         self.is_fresh = is_fresh
 
-    def note_hello(self, server: ServerHello) -> Catalog:
+    def note_hello(self, server: ServerInfo) -> Catalog:
         """Record the `initialize` result of a new link; return the catalog that begins with it."""
         self._hello = {name: value for name, value in server.result.items() if name != "protocolVersion"}
         self._heard.set()

@@ -11,7 +11,7 @@ from hashlib import sha256
 from msgspec import Raw, Struct, field
 from msgspec.structs import replace
 
-from dynamic_mcp.client import ClientHello
+from dynamic_mcp.client import ClientInfo
 from dynamic_mcp.groups.catalog import Catalog, ListKind, encode_catalog
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.envelope import ASKED_WITH
@@ -22,7 +22,7 @@ MAX_KINDS = 32
 # A client that says more of itself is compared with no other.
 _MAX_BYTES = 4096
 # The names of commands, and of clients that send none.
-_OURSELVES = ClientHello().name
+_OURSELVES = ClientInfo().name
 # Capabilities that results may depend on without a question: only clients that declare the same share a server.
 _EXTENSIONS = ("experimental", "extensions")
 _COMMON = frozenset((*ASKED_WITH.values(), *_EXTENSIONS))
@@ -61,7 +61,7 @@ class Offers(Struct, frozen=True):
             del kept[next(iter(kept))]
         return Offers({**kept, kind: digest})
 
-    def common_hello(self, kind: ClientKind) -> ClientHello | None:
+    def common_hello(self, kind: ClientKind) -> ClientInfo | None:
         """Return the hello that replaces this kind's, if the server offers several kinds the same.
 
         It declares what any of them can be asked: a question shows that the server is not to be shared, and a
@@ -73,10 +73,10 @@ class Offers(Struct, frozen=True):
         kinds = [each for each in alike if each.name]
         if digest is None or (len(kinds) < 2 if common is None else common != digest):
             return None
-        return ClientHello(NEWEST, _union(each.capabilities for each in kinds), is_common=True)
+        return ClientInfo(NEWEST, _union(each.capabilities for each in kinds), is_common=True)
 
 
-def kind_of(hello: ClientHello) -> ClientKind | None:
+def kind_of(hello: ClientInfo) -> ClientKind | None:
     """Return the kind of a client by its hello; None if it is never compared."""
     kind = ClientKind(hello.name, hello.revision.name, bytes(hello.capabilities))
     if hello.is_common:

@@ -60,7 +60,7 @@ _REST = (
     "dynamic_mcp.proxy.message_rules",
     # for another version of the config: an import must not fail while it is half applied
     "dynamic_mcp.proxy.allowed_lists",
-    "dynamic_mcp.proxy.persons",
+    "dynamic_mcp.proxy.connected_users",
     "dynamic_mcp.proxy.profiles",
     "dynamic_mcp.proxy.prompts",
     "dynamic_mcp.proxy.completion",

@@ -1,6 +1,6 @@
 """Prepares questions of servers for clients: adds the name of the server, and refuses dangerous URLs.
 
-A client of all servers knows the proxy only, so without a name a person would give it what it is not given for.
+A client of all servers knows the proxy only, so without a name a user would not know which server asks.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def check_error(answer: Frame) -> Frame:
 
 
 def check_elicitation(params: Raw) -> None:
-    """Let an elicitation pass whose URL, if it has one, a person may open. Raises UnsafeQuestion."""
+    """Check the URL of an elicitation, if it has one. Raises UnsafeQuestion."""
     if bytes(params).lstrip()[:1] != b"{":
         return
     members = wire.members(params)
@@ -126,7 +126,7 @@ def _with_group(meta: Raw, group: str) -> Raw:
 
 
 def _with_name(group: str, method: str, params: Raw) -> Raw:
-    """Return the params of a question with the name of the group that asks: for its person, and for the client."""
+    """Return the params of a question with the name of the group that asks: for its user, and for the client."""
     try:
         members = wire.members(params) if len(params) else {}
         message = members.get("message")

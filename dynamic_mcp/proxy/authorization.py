@@ -50,7 +50,7 @@ class AccessStep(Step):
         return next(call if decision is None else structs.replace(call, decision=decision))
 
     def check(self, request: Request, group: GroupView, method: str, params: Mapping[str, Raw] | None) -> None:
-        """Let a subscription pass, which needs no approval.
+        """Check a subscription, which needs no approval.
 
         Raises AccessDenied, ApprovalNeeded, MissingScope and NotFound.
         """
@@ -61,7 +61,7 @@ class AccessStep(Step):
             raise ApprovalNeeded(f"`{method}` of group `{group.name}`", hint=hint)
 
     def recheck(self, request: Request, group: GroupView, method: str, params: Mapping[str, Raw] | None) -> None:
-        """Refuse what a change of the config has hidden or denied, and what it would have a person asked about."""
+        """Refuse requests that a change of the config has hidden or denied, or that would now need approval."""
         before = request.view.get(group.name)
         if before is not None and before.rules is group.rules:
             return
@@ -77,7 +77,7 @@ class AccessStep(Step):
     def _decide(
         self, request: Request, group: GroupView, method: str, params: Mapping[str, Raw] | None
     ) -> Decision | None:
-        """Let a request pass, once a person agrees if the decision says so; None where no rule is about it."""
+        """Return the decision about a request; None where no rule is about it."""
         decision = self._judge(request, group, method, params or {}, group)
         view = self.services.view_for(request.client)
         current = view.get(group.name)
@@ -155,7 +155,7 @@ def _decide_resource(request: Request, group: GroupView, uri: Raw | None) -> Dec
 
 
 def _check_completion(group: GroupView, reference: Raw) -> None:
-    """Let completions pass for what may be listed: they say nothing of what it does."""
+    """Check a completion: it is allowed for targets that may be listed."""
     assert group.rules is not None
     name = wire.text(wire.member(reference, "name")) or ""
     uri = wire.text(wire.member(reference, "uri")) or ""

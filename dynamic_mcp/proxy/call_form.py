@@ -31,7 +31,7 @@ HARMLESS = frozenset(
 
 
 class CheckForm(Step):
-    """Lets requests pass whose parameters can be read in one way only, where rules or plug-ins look at them."""
+    """Refuses requests whose parameters can be read in several ways, where rules or plug-ins look at them."""
 
     decides = True
 

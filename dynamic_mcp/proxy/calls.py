@@ -337,7 +337,7 @@ def _schema(call: ToolCall, catalog: Catalog) -> InputSchema:
 
 
 async def _repair(request: Request, call: ToolCall, catalog: Catalog) -> arguments.Interpretation:
-    """Return the arguments as they are sent. Raises InvalidArguments.
+    """Return the arguments to send. Raises InvalidArguments.
 
     Before arguments are called wrong by a schema from disk, the upstream's list is read again.
     """

@@ -25,7 +25,7 @@ def events_of_beginning(client: Client) -> Iterator[Event]:
 
 
 def event_of_login(group: str, person: Principal | None) -> Event:
-    """Return the event that a person logged in to a server; None is the local user."""
+    """Return the event that a user logged in to a server; None is the local user."""
     whose = {} if person is None else {"of": person.subject, "of_issuer": person.issuer}
     return Event("login.done", {"group": group, **whose})
 

@@ -32,7 +32,7 @@ class ClientGroup(Protocol):
 
     @property
     def catalog(self) -> Catalog | None:
-        """The catalog, as far as it is known."""
+        """The catalog; None while unknown."""
         ...
 
     def offers(self, feature: str) -> bool:
@@ -82,7 +82,7 @@ class ViewedGroup:
 
     @property
     def whole(self) -> Catalog | None:
-        """The unfiltered catalog, as far as it is known."""
+        """The unfiltered catalog; None while unknown."""
         return self._view.group.catalog
 
     def offers(self, feature: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from dynamic_mcp.client import ClientHello
+from dynamic_mcp.client import ClientInfo
 from dynamic_mcp.config.resolve import is_stateful
 from dynamic_mcp.config.resolved import Program, Share, Upstream
 from dynamic_mcp.config.workspace import launch_of
@@ -60,7 +60,7 @@ def explain_start(upstream: Upstream, first: Upstream) -> str:
     return f"it is started with another {_join(differences)}" if differences else ""
 
 
-def _explain_kinds(hellos: Sequence[ClientHello], offers: Offers) -> str:
+def _explain_kinds(hellos: Sequence[ClientInfo], offers: Offers) -> str:
     """Return what is known of what the server offers to these kinds of clients."""
     names = _join(hello.name for hello in hellos)
     kinds = [kind_of(hello) for hello in hellos]

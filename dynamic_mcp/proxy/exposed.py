@@ -33,7 +33,7 @@ class ExposedTools:
         return [group for group in self._offering() if group.presentation.exposure.shows_some]
 
     def is_all(self) -> bool:
-        """Return whether every tool is listed by itself, so that there is nothing to find."""
+        """Return whether every tool is listed by itself, so that a search is not needed."""
         offering = self._offering()
         return bool(offering) and all(group.presentation.exposure.direct for group in offering)
 
@@ -42,7 +42,7 @@ class ExposedTools:
         await learn(client, self.groups(), [ListKind.TOOLS], WAIT_S)
 
     def entries(self) -> list[Raw]:
-        """Return the tools as they are listed: the upstream's bytes under another name."""
+        """Return the listed tools: the upstream's bytes under another name."""
         self._look()
         return self._entries
 

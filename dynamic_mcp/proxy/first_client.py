@@ -17,12 +17,12 @@ async def wait_for_greeting(proxy: Proxy, within_s: float) -> None:
     """Wait until a client was greeted, for so many seconds at most."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(within_s):
-            await proxy.is_greeted.wait()
+            await proxy.is_initialized.wait()
 
 
 async def wait_for_first_client(proxy: Proxy) -> None:
     """Wait until the first client has its answer, or for a while if none says hello."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_HELLO_WITHIN_S):
-            await proxy.is_greeted.wait()
+            await proxy.is_initialized.wait()
             await asyncio.sleep(_SERVERS_FIRST_S)

@@ -58,7 +58,7 @@ class LogLevels:
         ]
 
     def close(self) -> None:
-        """Send upstreams no more levels."""
+        """Stop sending levels to upstreams."""
         self._background.cancel_all()
 
     def _tell_all(self, client: Client) -> None:

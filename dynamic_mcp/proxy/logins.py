@@ -1,6 +1,6 @@
-"""Getting a person to log in: the client shows the link if it can (URL elicitation), else a browser opens once.
+"""Logins of users: the client shows the link if it can (URL elicitation), else a browser opens once.
 
-A person who comes over HTTP is sent a link to a page of ours instead, in the error if the client cannot show it.
+A user who comes over HTTP is sent a link to a page of ours instead, in the error if the client cannot show it.
 Nothing else waits for it: only the request that needs the login does, and only where the client was asked.
 """
 
@@ -37,7 +37,7 @@ class _Login(Protocol):
     """A login in progress."""
 
     async def wait_for_url(self) -> str | None:
-        """Return the URL to send the person to; None if the login cannot begin."""
+        """Return the URL of the login page; None if the login cannot begin."""
         ...
 
     async def wait_for_end(self) -> bool:
@@ -57,7 +57,7 @@ class LoginOffers:
     def open_browser_if_needed(self, group: Group) -> None:
         """Open a browser for a login, but not for commands, nor where a client that uses the group can show the link.
 
-        Commands tell the person how to log in.
+        Commands tell the user how to log in.
         """
         remote = group.config.upstream
         if self.logins is None or not isinstance(remote, Remote):
@@ -92,7 +92,7 @@ class LoginOffers:
         return await asyncio.shield(self._asking[key])
 
     def explain(self, client: Client, group: GroupView, error: LoginNeeded) -> LoginNeeded:
-        """Return the error as this client is told it: only the local user can use the command."""
+        """Return the error for this client: only the local user can use the command."""
         if client.authentication.is_local:
             return error
         remote = group.config.upstream
@@ -102,7 +102,7 @@ class LoginOffers:
         return error.with_hint(_NO_LINKS if link is None else f"log in at {link.url} and then try again")
 
     def forget(self, person: Principal) -> None:
-        """Forget the credentials of a person who has disconnected."""
+        """Forget the credentials of a user who has disconnected."""
         if self.logins is not None:
             self.logins.forget(person)
 

@@ -33,7 +33,7 @@ def explain(answer: Frame, misfit: Misfit, group: GroupView, tool: str) -> Frame
 
 
 def _is_judged(group: GroupView, tool: str) -> bool:
-    """Return whether a rule on calls, an access rule, a person or a schema of ours judges the arguments of a tool."""
+    """Return whether a rule on calls, an access rule, a user or a schema of ours judges the arguments of a tool."""
     own_name = group.own_name(tool)
     if _has_own_schema(group, tool):
         return True

@@ -1,7 +1,7 @@
 """The outcome of a request, in the words that the audit log, spans and metrics share (`error.type` of OpenTelemetry).
 
 Who failed decides: a server by its JSON-RPC code, a tool by `tool_error`, and we by the name of our error's class,
-however the client is told.
+whatever the client receives.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def outcome_of(method: str, answer: Frame | None, error: BaseException | None) -
 
 
 def blame_server(outcome: Outcome, sent: Outcome) -> Outcome:
-    """Return what came of a request whose result says that it failed; `sent` is what came of what was sent for it.
+    """Return the outcome of a request whose result is an error; `sent` is the outcome of the request to the upstream.
 
     A model is told in a result with which code a server has refused a call: that is still the server's error.
     """

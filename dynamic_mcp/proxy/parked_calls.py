@@ -85,7 +85,7 @@ class ParkedCalls:
         return count < MAX_OF_ONE_PRINCIPAL and len(self._calls) < MAX_PARKED
 
     def park(self, call: Parked, binding: bytes, *, number: int | None, round_number: int) -> tuple[int, str]:
-        """Let a call wait; returns its number, which it keeps from round to round, and the state for its client."""
+        """Park a call; returns its number, which it keeps from round to round, and the state for its client."""
         seal = self._seal = self._seal or StateSeal()
         number = next(self._numbers) if number is None else number
         ticket = Ticket(number, round_number)
@@ -104,7 +104,7 @@ class ParkedCalls:
         return found[0]
 
     def remove(self, number: int) -> None:
-        """Let a call wait no longer."""
+        """Remove a call that no longer waits."""
         found = self._calls.pop(number, None)
         if found is not None:
             found[2].cancel()

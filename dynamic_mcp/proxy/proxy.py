@@ -43,10 +43,10 @@ if TYPE_CHECKING:  # loaded with the first request, message or server that needs
     from dynamic_mcp.mcp.mirrored_headers import HeaderParameters
     from dynamic_mcp.oauth.logins import Logins
     from dynamic_mcp.proxy.cache_hints import CacheHint
+    from dynamic_mcp.proxy.connected_users import ConnectedUsers
     from dynamic_mcp.proxy.elicitations import Elicitations
     from dynamic_mcp.proxy.logins import LoginOffers
     from dynamic_mcp.proxy.parked_calls import ParkedCalls
-    from dynamic_mcp.proxy.persons import Persons
     from dynamic_mcp.proxy.resources import Resources
     from dynamic_mcp.proxy.result_store import ResultStore
     from dynamic_mcp.proxy.search import ToolSearch
@@ -89,7 +89,7 @@ class Proxy:
         self._search, self._resources = cache(self._create_search), cache(self._create_resources)
         opener = opener or partial(open_link, logins=self._logins)
         self.groups = Groups(base, self, opener=opener, catalog_store=catalog_store)
-        self.is_greeted = asyncio.Event()  # a client has been greeted
+        self.is_initialized = asyncio.Event()  # a client has been greeted
         self.changed = asyncio.Event()  # its clients, or the state of a group; who waits for it clears it
         self._subscriptions = Subscriptions(self.view_for, self._snapshot)
         self._gates = Gates(GateContext(self.note, self._subscriptions.announce_soon))
@@ -163,10 +163,10 @@ class Proxy:
         )
 
     @cached_property
-    def _persons(self) -> Persons:
-        from dynamic_mcp.proxy.persons import Persons
+    def _users(self) -> ConnectedUsers:
+        from dynamic_mcp.proxy.connected_users import ConnectedUsers
 
-        return Persons(self._add_person, self._remove_person)
+        return ConnectedUsers(self._add_user, self._remove_user)
 
     def _create_login_offers(self) -> LoginOffers:
         from dynamic_mcp.proxy.logins import LoginOffers
@@ -234,10 +234,10 @@ class Proxy:
         """
         base = self._base = self._base_of(config)
         configs: dict[Place, Config] = {None: base, **dict((by_workspace or {}).items())}
-        if base.knows_persons:
-            configs |= {each: base.for_person(each) for each in self._persons.adopt(self._subscriptions)}
-        elif self.groups.knows_persons:
-            self._persons.forget()
+        if base.has_user_logins:
+            configs |= {each: base.for_user(each) for each in self._users.adopt(self._subscriptions)}
+        elif self.groups.has_user_logins:
+            self._users.forget()
         before = {client: self.view_for(client) for client in self._subscriptions}
         self.groups.apply(configs, partial(self._views.apply, configs))
         self._govern(base, configs.values())
@@ -308,11 +308,11 @@ class Proxy:
         if self.observers is not None:
             self.observers.note(event)
 
-    def _note_login(self, group: str, person: Principal | None) -> None:
+    def _note_login(self, group: str, user: Principal | None) -> None:
         if self.observers is not None:
             from dynamic_mcp.proxy.client_events import event_of_login
 
-            self.note(event_of_login(group, person))
+            self.note(event_of_login(group, user))
 
     def add_workspace(self, workspace: Workspace, config: Config) -> None:
         """Serve a workspace from now on, with the groups that this config has for it."""
@@ -323,15 +323,15 @@ class Proxy:
         """Forget a workspace that no client has any more, and end the groups that no other one uses."""
         self._views.remove(workspace, self.groups.remove(workspace))
 
-    def _add_person(self, person: Principal) -> None:
+    def _add_user(self, user: Principal) -> None:
         """Add groups for a user: the common ones, and one for each server that it logs in to."""
-        config = self._base.for_person(person)
-        self.groups.add(person, config)
-        self._views.add(person, config)
+        config = self._base.for_user(user)
+        self.groups.add(user, config)
+        self._views.add(user, config)
 
-    def _remove_person(self, person: Principal) -> None:
-        self._views.remove(person, self.groups.remove(person))
-        self._login_offers().forget(person)
+    def _remove_user(self, user: Principal) -> None:
+        self._views.remove(user, self.groups.remove(user))
+        self._login_offers().forget(user)
 
     def complain(self, text: str, *, level: str = "error") -> None:
         """Send every client a log message of the proxy itself, unless it asked for worse only."""
@@ -379,8 +379,8 @@ class Proxy:
 
     def view_for(self, client: Client) -> View:
         """Return what a client may see."""
-        if self.groups.knows_persons:
-            self._persons.note(client)
+        if self.groups.has_user_logins:
+            self._users.note(client)
         return self._views.view_for(client)
 
     def answer(self, request: Request) -> Awaitable[Frame]:
@@ -394,13 +394,13 @@ class Proxy:
     def notify(self, request: Request) -> None:
         (self._router if request.client.only is None else self._transparent).notify(request)
 
-    async def greet(self, client: Client) -> dict[str, object]:
+    async def initialize(self, client: Client) -> dict[str, object]:
         """Begin to serve a client that has said what it is; returns the members of the `initialize` result.
 
         Raises DynamicMcpError if the one group that the client sees cannot be reached.
         """
         self.groups.start(client)
-        initialize_result = {} if client.only is None else await self._transparent.greet(client, self.view_for)
+        initialize_result = {} if client.only is None else await self._transparent.initialize(client, self.view_for)
         self._add(client)
         return initialize_result or {"protocolVersion": client.hello.revision.name, **self._describe(client)}
 
@@ -411,7 +411,7 @@ class Proxy:
             for event in events_of_beginning(client):
                 self.note(event)
         self._subscriptions.add(client)
-        self.is_greeted.set()
+        self.is_initialized.set()
         self.changed.set()
 
     def _describe(self, client: Client) -> dict[str, object]:
@@ -439,8 +439,8 @@ class Proxy:
             release(client)
         for group, instance in shared:
             self._log_levels.tell(group, instance)
-        if self.groups.knows_persons:
-            self._persons.release(client)
+        if self.groups.has_user_logins:
+            self._users.release(client)
         self.changed.set()
 
     def _base_of(self, config: Config) -> Config:
@@ -468,7 +468,7 @@ class Proxy:
         if client.only is None:
             initialize_result = self._describe(client)
         else:
-            initialize_result = await self._transparent.greet(client, self.view_for)
+            initialize_result = await self._transparent.initialize(client, self.view_for)
         described = {
             name: value for name, value in initialize_result.items() if name not in ("protocolVersion", "serverInfo")
         }

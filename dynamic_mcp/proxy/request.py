@@ -176,9 +176,9 @@ class AccessDenial(Struct, frozen=True):
 
 
 class ApprovalNote(Struct, frozen=True):
-    """A person's decision on a call: `id` of the question, by whom, over which channel, and after how many seconds.
+    """A user's decision on a call: `id` of the question, by whom, over which channel, and after how many seconds.
 
-    `original` are the arguments as the client gave them, if the person has changed them. `reason` is why it was not
+    `original` are the client's arguments, if the user has changed them. `reason` is why it was not
     allowed; without an `id`, no question was asked.
     """
 
@@ -263,7 +263,7 @@ class Observer:
         """A client has made a request."""
 
     def send(self, observation: Observation, message: UpstreamRequest) -> UpstreamRequest:
-        """A request is about to be sent to an upstream: return it as it is to be sent.
+        """A request is about to be sent to an upstream: return the request to send.
 
         A DynamicMcpError that is raised here keeps it from being sent.
         """

@@ -120,7 +120,7 @@ class ResourceSubscriptions:
             self._background.create(self._unsubscribe(group, instance, uri))
 
     def close(self) -> None:
-        """Send upstreams no more requests."""
+        """Stop sending requests to upstreams."""
         self._background.cancel_all()
 
     def uris(self, group: Group, instance: Instance) -> list[str]:
@@ -140,7 +140,7 @@ class ResourceSubscriptions:
     def pass_update_on(
         self, group: Group, instance: Instance, frame: Frame, may_read: Callable[[Client, str], bool]
     ) -> None:
-        """Tell those who subscribed and still may, by the URI that each wrote.
+        """Notify the subscribers that are still allowed, by the URI that each wrote.
 
         A part of a resource goes to all subscribers.
         """

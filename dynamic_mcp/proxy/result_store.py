@@ -89,7 +89,7 @@ class ResultStore:
 
 
 def _make_room(texts: dict[str, _Text]) -> None:
-    """Let the oldest go until the bounds hold; the newest stays."""
+    """Remove the oldest results until the bounds hold; the newest stays."""
     size = sum(len(kept.text) for kept in texts.values())
     while len(texts) > 1 and (len(texts) > MAX_RESULTS or size > MAX_CHARACTERS):
         size -= len(texts.pop(next(iter(texts))).text)

@@ -140,7 +140,7 @@ def _find_extended(request: Request) -> GroupView | None:
     name = wire.text(wire.member(request.params, "_meta", GROUP))
     if name is not None:
         return request.view[name]
-    if not request.client.is_greeted:  # a newer client probes for the protocol, with us and no upstream
+    if not request.client.is_initialized:  # a newer client probes for the protocol, with us and no upstream
         return None
     able = [group for group in request.view if group.catalog and any(map(group.catalog.may, EXTENDING))]
     return able[0] if len(able) == 1 else None

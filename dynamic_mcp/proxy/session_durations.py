@@ -20,7 +20,7 @@ class OpenLinks(Generic[Labels]):
         self._links: dict[Instance, tuple[float, Labels]] = {}
 
     def add(self, instance: Instance, labels: Labels) -> None:
-        """Take an instance that has just connected."""
+        """Add an instance that has just connected."""
         self._links[instance] = time.perf_counter(), labels
 
     def pop_ended(self) -> Iterator[tuple[float, Labels]]:

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from dynamic_mcp.client import Client, ClientHello
+from dynamic_mcp.client import Client, ClientInfo
 from dynamic_mcp.config.location import identify
 from dynamic_mcp.config.resolved import Share
 from dynamic_mcp.groups.catalog import Catalog, ListKind
@@ -157,5 +157,5 @@ def _name_sharers(share: Share, instance: Instance) -> str:
             return "any AI tool" if instance.hello.is_common else _name(instance.hello)
 
 
-def _name(hello: ClientHello) -> str:
+def _name(hello: ClientInfo) -> str:
     return one_line(f"{hello.name} {hello.version}", _LONGEST_NAME)

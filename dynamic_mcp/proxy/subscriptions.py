@@ -73,7 +73,7 @@ class Subscriptions:
         self._levels.pop(client, None)
 
     def close(self) -> None:
-        """Send no more notifications."""
+        """Stop sending notifications."""
         if self._announcing is not None:
             self._announcing.cancel()
         self._announced.clear()
@@ -82,9 +82,9 @@ class Subscriptions:
     # --- lists -----------------------------------------------------------------------------------------
 
     def announce_soon(self, changed: Group | None = None) -> None:
-        """Tell the clients in a moment whose lists answer something else by then; None is that any may have changed.
+        """Soon notify the clients whose lists have changed; None means that any list may have changed.
 
-        A group that has changed concerns those who see it: of a thousand persons, the one whose login it has.
+        Only clients that see a changed group are notified: of a thousand users, the one whose login it has.
         """
         for client in [*self._waiting]:
             self._note_first(client)

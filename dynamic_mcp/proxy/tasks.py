@@ -1,6 +1,6 @@
 """Tasks (MCP 2025-11-25): each belongs to the client that began it, and its requests go to the group that runs it.
 
-To everybody else a task does not exist. It keeps its id, unless the client has another one of that id from another
+For other clients a task does not exist. It keeps its id, unless the client has another one of that id from another
 group: then it becomes `<group>__<id>`.
 """
 
@@ -102,7 +102,7 @@ class Tasks:
         return wire.result_frame({"tasks": list(chain.from_iterable(found.values())), **with_missing(rest, missing)})
 
     def pass_status_on(self, instance: Instance, frame: Frame, others: Iterable[Client]) -> bool:
-        """Tell a task's client of a `notifications/tasks/status`; returns whether it is nothing for `others`.
+        """Notify a task's client of a `notifications/tasks/status`; returns whether it does not concern `others`.
 
         One that comes before its task must not be taken for that of another group's task.
         """

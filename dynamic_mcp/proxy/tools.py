@@ -103,7 +103,7 @@ class Tools:
         return [*own_tools, *exposed.entries()]
 
     def instructions(self, view: View) -> str:
-        """Return what a model is told about the tools at the start."""
+        """Return the instructions for the model about the tools."""
         exposed = self._find_exposed(view)
         about_exposed = "" if exposed is None else meta_tools.build_direct_instructions(exposed.instructions())
         about_ours = ""
@@ -112,7 +112,7 @@ class Tools:
         return "\n\n".join(filter(None, [view.scope.instructions, about_ours, about_exposed]))
 
     def _entries(self, view: View) -> list[Raw]:
-        """Return every tool as it is listed: ours, unless all others are listed by themselves, and then those."""
+        """Return every listed tool: ours, unless all others are listed by themselves, and then those."""
         exposed = self._find_exposed(view)
         if exposed is not None and exposed.is_all():
             return exposed.entries()

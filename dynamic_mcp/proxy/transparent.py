@@ -68,7 +68,7 @@ class Transparent:
 
     # --- the session -----------------------------------------------------------------------------------
 
-    async def greet(self, client: Client, view_for: Callable[[Client], View]) -> dict[str, object]:
+    async def initialize(self, client: Client, view_for: Callable[[Client], View]) -> dict[str, object]:
         """Return what the upstream answers to `initialize`, connecting to learn it only if need be.
 
         Raises DynamicMcpError.
@@ -220,7 +220,7 @@ class Transparent:
 
     async def _pass_on(self, request: Request) -> Frame:
         """Pass on a request unchanged, whatever its method."""
-        if not request.client.is_greeted:  # a newer client probes for the protocol, with us and no upstream
+        if not request.client.is_initialized:  # a newer client probes for the protocol, with us and no upstream
             return wire.error_frame(METHOD_NOT_FOUND, f"method not found: `{request.method}`")
         return await self._send(request, wire.members(request.params) if len(request.params) else None)
 

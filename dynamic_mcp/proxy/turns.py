@@ -75,7 +75,7 @@ class Turn(ForwardingChannel):
                 self._is_held = True
 
     def give_up(self) -> None:
-        """Let the next call run."""
+        """Release the turn, so that the next call runs."""
         if self._is_held:
             self._is_held = False
             self._lock.release()

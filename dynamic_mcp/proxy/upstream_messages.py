@@ -62,7 +62,7 @@ class UpstreamMessages:
     ) -> None:
         """Pass a notification on to whom it concerns. `may_read` tells whether a resource exists for a client."""
         owner = self._tasks.owner(instance, frame)
-        recipients = [each for each in recipients if each.client.is_greeted] if owner is None else [owner]
+        recipients = [each for each in recipients if each.client.is_initialized] if owner is None else [owner]
         frame = self._tasks.with_client_task_id(instance, self._views.messages.present(group.name, frame))
         match frame.method:
             case "notifications/resources/updated":

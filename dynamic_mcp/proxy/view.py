@@ -107,7 +107,7 @@ class GroupView:
 
     @property
     def catalog(self) -> Catalog | None:
-        """What the group offers here, as far as it is known."""
+        """The catalog in this view; None while unknown."""
         whole = self.group.admission.catalog
         if whole is not self._whole:
             self._catalog = None if whole is None else self._present(whole)
@@ -250,7 +250,7 @@ class GroupView:
         return self._present(whole)
 
     def _present(self, whole: Catalog) -> Catalog:
-        """Return what is admitted of a catalog as it is shown, as far as it is presented and allowed."""
+        """Return the admitted catalog, filtered by presentation and access rules."""
         allowed = whole if self.allowed_lists is None else self.allowed_lists.filter(whole)
         return allowed if self.overridden is None else self.overridden.show(allowed)
 

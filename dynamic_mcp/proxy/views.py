@@ -73,13 +73,13 @@ class Views:
         self._nothing = View((), ViewScope())  # for clients that have gone, and their place with them
 
     def add(self, place: Place, config: Config) -> None:
-        """Make views for a workspace or a person too."""
+        """Add views for a workspace or a user."""
         self._configs[place] = config
         self._gates.add(config.presentations, self._groups.of(place).values())
         self._messages = None
 
     def remove(self, place: Place, ended: Iterable[Group]) -> None:
-        """Forget a workspace or a person, and the groups that have ended with it."""
+        """Forget a workspace or a user, and the groups that have ended with it."""
         self._configs.pop(place, None)
         for key in [key for key, view in self._views.items() if view.scope.place == place]:
             del self._views[key]
@@ -88,7 +88,7 @@ class Views:
     def view_for(self, client: Client) -> View:
         """Return what a client may see."""
         place: Place = client.workspace
-        if place is None and self._groups.knows_persons:
+        if place is None and self._groups.has_user_logins:
             place = self._groups.place_of(client)
         if self._policy is None and not self._has_had_profiles and client.profile is None:
             view = self._views.get((place, None, None)) or self._find(place, None, None)

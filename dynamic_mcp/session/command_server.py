@@ -67,8 +67,8 @@ class CommandServer:
             self._adapted = whole, _adapt(whole, self._options)
         return self._adapted[1]
 
-    def greet(self, client: Client) -> Awaitable[Mapping[str, object]]:
-        return self._proxy.greet(client)
+    def initialize(self, client: Client) -> Awaitable[Mapping[str, object]]:
+        return self._proxy.initialize(client)
 
     async def answer(self, request: Request) -> Frame:
         """Answer a request. Errors have what the command needs for its exit code."""

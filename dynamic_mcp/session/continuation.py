@@ -134,7 +134,7 @@ class Resumption:
                 self._cancel_question(note)
             else:
                 await self._repeat(wire.parse(note))
-        if self._session.is_greeted:
+        if self._session.is_initialized:
             for kind in _LISTS:
                 self._session.notify(Frame(method=f"notifications/{kind}/list_changed"))
         for number, line in enumerate(continuation.interrupted, 1):

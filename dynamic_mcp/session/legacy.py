@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw
 
-from dynamic_mcp.client import ID_BYTES, ClientHello, Transport
+from dynamic_mcp.client import ID_BYTES, ClientInfo, Transport
 from dynamic_mcp.errors import INVALID_REQUEST, METHOD_NOT_FOUND, Interrupted
 from dynamic_mcp.identity import Principal
 from dynamic_mcp.mcp import revisions, wire
@@ -106,7 +106,7 @@ class Session:
         "id",
         "is_closed",
         "is_command",
-        "is_greeted",
+        "is_initialized",
         "only",
         "profile",
         "requests",
@@ -128,8 +128,8 @@ class Session:
         self.since = now()
         self.requests = 0
         self.calls = 0
-        self.hello = ClientHello()
-        self.is_greeted = False
+        self.hello = ClientInfo()
+        self.is_initialized = False
         self.is_closed = False
         self._send = connection.send
         self._is_congested = connection.is_congested
@@ -194,12 +194,12 @@ class Session:
             reply(self._take_notification(frame))
 
     async def finish(self, within_s: float) -> None:
-        """Let requests in flight finish, within a bound; then cancel them."""
+        """Wait for requests in flight, within a bound; then cancel them."""
         for task in await self._wait_for_tasks(within_s):
             task.cancel()
 
     async def drain(self, within_s: float) -> None:
-        """Let requests in flight finish, within a bound, and answer the rest with an error: they may have run."""
+        """Wait for requests in flight, within a bound, and answer the rest with an error: they may have run."""
         await self._wait_for_tasks(within_s)
         for key in [*self._serving]:
             exchange = self._serving.pop(key)
@@ -324,12 +324,12 @@ class Session:
         declared = params.get("capabilities", wire.EMPTY_OBJECT)
         self._capabilities = wire.members(declared)
         revision = revisions.negotiate(wire.text(params.get("protocolVersion")))
-        self.hello = ClientHello(revision, declared, complete_info(params.get("clientInfo", wire.EMPTY_OBJECT)))
-        self.is_greeted = True  # notifications may be sent from now on
+        self.hello = ClientInfo(revision, declared, complete_info(params.get("clientInfo", wire.EMPTY_OBJECT)))
+        self.is_initialized = True  # notifications may be sent from now on
         try:
-            return wire.result_frame(await self._server.greet(self))
+            return wire.result_frame(await self._server.initialize(self))
         except BaseException:
-            self.is_greeted = False
+            self.is_initialized = False
             raise
 
     def _send_answer(self, line: bytes) -> None:

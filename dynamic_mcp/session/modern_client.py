@@ -19,7 +19,7 @@ from hashlib import sha256
 
 from msgspec import Raw
 
-from dynamic_mcp.client import ID_BYTES, ClientHello, Transport
+from dynamic_mcp.client import ID_BYTES, ClientInfo, Transport
 from dynamic_mcp.errors import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -61,7 +61,7 @@ _RETIRED_CODES = {RESOURCE_NOT_FOUND: INVALID_PARAMS, URL_ELICITATION_REQUIRED: 
 class ModernClient:
     """A client as groups see it. `calls_in_flight` and `listenings` are what it uses now."""
 
-    is_greeted = True
+    is_initialized = True
     is_command = False
     log_level = ""
     is_parked = False
@@ -70,7 +70,7 @@ class ModernClient:
         self,
         server: ModernServer,
         origin: ClientOrigin,
-        hello: ClientHello,
+        hello: ClientInfo,
         *,
         address: str,
         since: float,
@@ -173,7 +173,7 @@ class ModernClients:
         if client is None:
             if not self._make_room(origin.authentication):
                 return None
-            hello = ClientHello(MODERN, sender.capabilities, complete_info(sender.client_info))
+            hello = ClientInfo(MODERN, sender.capabilities, complete_info(sender.client_info))
             now, address = self._now(), channel.address
             client = ModernClient(self._server, origin, hello, address=address, since=time.time(), used_at=now)
             self._clients[key] = client

@@ -45,13 +45,13 @@ class ModernSession:
         reply(b"" if frame.method else error_line(NULL, INVALID_REQUEST, "not a request or notification"))
 
     async def finish(self, within_s: float) -> None:
-        """Let requests in flight finish, within a bound."""
+        """Wait for requests in flight, within a bound."""
         calls = self._calls()
         if calls:
             await asyncio.gather(*(call.wait(within_s) for call in calls))
 
     async def drain(self, within_s: float) -> None:
-        """Let requests in flight finish, within a bound, and answer the rest with an error: they may have run."""
+        """Wait for requests in flight, within a bound, and answer the rest with an error: they may have run."""
         await self._dispatcher.drain(within_s)
 
     def close(self) -> None:

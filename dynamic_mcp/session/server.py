@@ -22,7 +22,7 @@ class Server(Protocol):
 
     def view_for(self, client: Client) -> View: ...
 
-    def greet(self, client: Client) -> Awaitable[Mapping[str, object]]:
+    def initialize(self, client: Client) -> Awaitable[Mapping[str, object]]:
         """Start serving a client; return the members of the `initialize` result. Raises DynamicMcpError."""
         ...
 
@@ -82,7 +82,7 @@ class LineSession(Protocol):
     def is_command(self) -> bool: ...
 
     @property
-    def is_greeted(self) -> bool:
+    def is_initialized(self) -> bool:
         """True if a legacy client has sent `initialize`."""
         ...
 
@@ -95,11 +95,11 @@ class LineSession(Protocol):
         ...
 
     async def finish(self, within_s: float) -> None:
-        """Let requests in flight finish, within a bound; then cancel them."""
+        """Wait for requests in flight, within a bound; then cancel them."""
         ...
 
     async def drain(self, within_s: float) -> None:
-        """Let requests in flight finish, within a bound, and answer the rest with an error: they may have run."""
+        """Wait for requests in flight, within a bound, and answer the rest with an error: they may have run."""
         ...
 
     def close(self) -> None: ...

@@ -55,9 +55,9 @@ class StreamSession:
         return self.legacy.is_command
 
     @property
-    def is_greeted(self) -> bool:
+    def is_initialized(self) -> bool:
         """True if a legacy client has sent `initialize`."""
-        return self.legacy.is_greeted
+        return self.legacy.is_initialized
 
     def notify(self, frame: Frame) -> None:
         """Send a notification to a legacy client."""
@@ -69,11 +69,11 @@ class StreamSession:
         return self.legacy.answer(frame)
 
     async def finish(self, within_s: float) -> None:
-        """Let requests in flight finish, within a bound; then cancel them."""
+        """Wait for requests in flight, within a bound; then cancel them."""
         await self._current.finish(within_s)
 
     async def drain(self, within_s: float) -> None:
-        """Let requests in flight finish, within a bound, and answer the rest with an error: they may have run."""
+        """Wait for requests in flight, within a bound, and answer the rest with an error: they may have run."""
         await self._current.drain(within_s)
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
 """The installed files that this process was started from, which an upgrade replaces while it runs.
 
-A process never mixes two versions: after its files were replaced, it imports no more of its own modules.
+A process never mixes two versions: after its files were replaced, it imports no further modules of this program.
 Only builtins are imported at the start, to keep the start of a window fast.
 """
 

@@ -102,7 +102,7 @@ class FileLock:
         self._descriptor: int | None = None
 
     def try_acquire(self) -> bool:
-        """Take the lock if it is free; return whether it was. Raises OSError if the file cannot be opened."""
+        """Acquire the lock if it is free; return whether it was. Raises OSError if the file cannot be opened."""
         make_private_dir(self._path.parent)
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
         try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Raw, Struct
 
-from dynamic_mcp.client import OURSELVES, ClientHello
+from dynamic_mcp.client import OURSELVES, ClientInfo
 from dynamic_mcp.config.resolved import Broken, GroupConfig
 from dynamic_mcp.errors import ErrorAnswer, ProtocolViolation
 from dynamic_mcp.mcp import revisions, wire
@@ -30,7 +30,7 @@ _COMPLAINED: set[tuple[str, str | None]] = set()
 _UNDECLARED: Mapping[str, Raw] = dict.fromkeys(("tools", "resources", "prompts"), wire.EMPTY_OBJECT)
 
 
-class ServerHello(Struct, frozen=True):
+class ServerInfo(Struct, frozen=True):
     """The members of the `initialize` result of an upstream, as bytes.
 
     A modern upstream sends the same by `server/discover`. `lacks` is the era that the upstream does not support.
@@ -68,7 +68,7 @@ class ServerHello(Struct, frozen=True):
         return wire.text(info.get("title")) or ""
 
 
-Opened = tuple[AnyLink, ServerHello]
+Opened = tuple[AnyLink, ServerInfo]
 
 
 def complete_info(info: Raw) -> Raw:
@@ -77,12 +77,12 @@ def complete_info(info: Raw) -> Raw:
     return info if complete else OURSELVES
 
 
-def lacking(era: Era | None, server: ServerHello) -> ServerHello:
+def lacking(era: Era | None, server: ServerInfo) -> ServerInfo:
     """Return the answer of an upstream with the era that the upstream does not support."""
-    return server if era is None else ServerHello(server.result, era)
+    return server if era is None else ServerInfo(server.result, era)
 
 
-async def greet(link: Link, hello: ClientHello, config: GroupConfig) -> ServerHello:
+async def initialize(link: Link, hello: ClientInfo, config: GroupConfig) -> ServerInfo:
     """Initialize as the lifecycle of the MCP specification requires.
 
     A server that answers with an unknown revision, or with none, is served as the closest older one. Raises
@@ -105,7 +105,7 @@ async def greet(link: Link, hello: ClientHello, config: GroupConfig) -> ServerHe
             "group %s: the server answered with %s; it is served as %s", config.name, answered, served
         )
     link.notify("notifications/initialized")
-    return ServerHello(result)
+    return ServerInfo(result)
 
 
 def error_code(answer: wire.Frame) -> int | None:

@@ -41,7 +41,7 @@ from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.system.clock import delays
 from dynamic_mcp.upstream.any_link import AnyLink
 from dynamic_mcp.upstream.call import PROGRESS_EXTENDS_TO
-from dynamic_mcp.upstream.handshake import ServerHello, error_code
+from dynamic_mcp.upstream.handshake import ServerInfo, error_code
 from dynamic_mcp.upstream.link import MAX_QUESTIONS, Link, LinkOwner
 from dynamic_mcp.upstream.modern_stamp import Stamp
 from dynamic_mcp.upstream.modern_subscription import ModernSubscription
@@ -87,7 +87,7 @@ class ModernLink:
         link: Link,
         listener: LinkOwner,
         stamp: Stamp,
-        server: ServerHello,
+        server: ServerInfo,
         *,
         tool_headers: ToolHeaders | None = None,
         is_still_modern: Callable[[], Awaitable[bool]] | None = None,

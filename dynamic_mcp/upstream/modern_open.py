@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Raw
 
-from dynamic_mcp.client import ClientHello
+from dynamic_mcp.client import ClientInfo
 from dynamic_mcp.config.resolved import GroupConfig, Remote
 from dynamic_mcp.errors import (
     HEADER_MISMATCH,
@@ -28,7 +28,7 @@ from dynamic_mcp.mcp.revisions import LEGACY, MODERN
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.oauth.authorization import ServerCredentials
 from dynamic_mcp.upstream.any_link import AnyLink
-from dynamic_mcp.upstream.handshake import Era, ServerHello, error_code, greet, lacking, result_of
+from dynamic_mcp.upstream.handshake import Era, ServerInfo, error_code, initialize, lacking, result_of
 from dynamic_mcp.upstream.link import Link, LinkOwner
 from dynamic_mcp.upstream.modern_link import ModernLink
 from dynamic_mcp.upstream.modern_stamp import Stamp
@@ -39,7 +39,7 @@ PROBE_S = 1.5
 # The same over HTTP, and after a refused greeting: the server already runs.
 _ANSWER_WITHIN_S = 10.0
 
-Opened = tuple[AnyLink, ServerHello]
+Opened = tuple[AnyLink, ServerInfo]
 Start = Callable[[], Awaitable[tuple[Link, StdioTransport]]]
 # Errors that only modern servers answer with.
 _MODERN_ERRORS = frozenset((HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION))
@@ -50,7 +50,7 @@ _NOT_SAID = frozenset(("supportedVersions", "_meta", envelope.RESULT_TYPE, envel
 
 
 async def open_program(
-    config: GroupConfig, listener: LinkOwner, hello: ClientHello, start: Start, *, lacks: Era | None = None
+    config: GroupConfig, listener: LinkOwner, hello: ClientInfo, start: Start, *, lacks: Era | None = None
 ) -> Opened:
     """Start a program and open a modern link, or a legacy one to a program that shows no sign of being modern.
 
@@ -66,13 +66,13 @@ async def open_program(
         return opened
     await link.close()
     link, _ = await start()
-    return await greet_or_close(link, config, hello)
+    return await initialize_or_close(link, config, hello)
 
 
-async def greet_or_close(link: Link, config: GroupConfig, hello: ClientHello) -> Opened:
+async def initialize_or_close(link: Link, config: GroupConfig, hello: ClientInfo) -> Opened:
     """Greet an upstream that is not modern; its link is closed on failure."""
     try:
-        return link, lacking("modern", await greet(link, hello, config))
+        return link, lacking("modern", await initialize(link, hello, config))
     except BaseException:
         await asyncio.shield(link.close())
         raise
@@ -81,24 +81,24 @@ async def greet_or_close(link: Link, config: GroupConfig, hello: ClientHello) ->
 async def _find_out(
     config: GroupConfig,
     listener: LinkOwner,
-    hello: ClientHello,
+    hello: ClientInfo,
     link: Link,
     transport: StdioTransport,
     lacks: Era | None,
 ) -> Opened | None:
-    """Send `server/discover` to a program, and greet it as a legacy one if it does not answer in time.
+    """Send `server/discover` to a program, and initialize it as a legacy one if it does not answer in time.
 
     A greeted program is legacy from then on, even if it answers `server/discover` later: it may serve one era at a
     time. Returns None if the program has ended.
     """
     stamp = Stamp(hello)
     probe = asyncio.create_task(discover(link, stamp, config, config.timeouts.connect_s))
-    greeting: asyncio.Task[ServerHello] | None = None
+    greeting: asyncio.Task[ServerInfo] | None = None
     try:
         probe_s = min(PROBE_S, config.timeouts.connect_s / 2)
         await asyncio.wait([probe], timeout=None if lacks == "legacy" else probe_s)
         if not _has_failed(probe) and _result_of(probe) is None:  # it is legacy, or slow
-            greeting = asyncio.create_task(greet(link, hello, config))
+            greeting = asyncio.create_task(initialize(link, hello, config))
             await _wait_for_greeting(greeting, probe, probe_s)
         server = _result_of(probe)
         if greeting is not None and greeting.done() and not _has_failed(greeting):
@@ -118,7 +118,7 @@ async def _find_out(
 
 
 async def _wait_for_greeting(
-    greeting: asyncio.Task[ServerHello], probe: asyncio.Task[ServerHello | None], within_s: float
+    greeting: asyncio.Task[ServerInfo], probe: asyncio.Task[ServerInfo | None], within_s: float
 ) -> None:
     """Wait until a program has answered the greeting; a modern one may ignore it, or refuse it first."""
     await asyncio.wait((greeting, probe), return_when=asyncio.FIRST_COMPLETED)
@@ -131,11 +131,11 @@ def _has_failed(task: asyncio.Task[Any]) -> bool:  # Any: as above
     return task.done() and task.exception() is not None
 
 
-def _result_of(probe: asyncio.Task[ServerHello | None]) -> ServerHello | None:
+def _result_of(probe: asyncio.Task[ServerInfo | None]) -> ServerInfo | None:
     return probe.result() if probe.done() and probe.exception() is None else None
 
 
-def _modern(link: ModernLink, server: ServerHello, transport: StdioTransport | None) -> Opened:
+def _modern(link: ModernLink, server: ServerInfo, transport: StdioTransport | None) -> Opened:
     if transport is not None:
         transport.receive = link.receive
     link.start_listening()
@@ -143,7 +143,7 @@ def _modern(link: ModernLink, server: ServerHello, transport: StdioTransport | N
 
 
 async def open_refusing(
-    config: GroupConfig, listener: LinkOwner, hello: ClientHello, link: Link, transport: StdioTransport
+    config: GroupConfig, listener: LinkOwner, hello: ClientInfo, link: Link, transport: StdioTransport
 ) -> Opened | None:
     """Open a modern link to a program that has refused the greeting; None if it is not modern either."""
     stamp = Stamp(hello)
@@ -160,7 +160,7 @@ async def open_remote(
     config: GroupConfig,
     remote: Remote,
     listener: LinkOwner,
-    hello: ClientHello,
+    hello: ClientInfo,
     authorization: ServerCredentials | None,
 ) -> Opened | None:
     """Open a modern link to a server; None if the server is legacy. Raises UpstreamError and LoginNeeded."""
@@ -184,7 +184,7 @@ async def open_remote(
     return _modern(modern, server, None)
 
 
-async def discover(link: Link, stamp: Stamp, config: GroupConfig, within_s: float) -> ServerHello | None:
+async def discover(link: Link, stamp: Stamp, config: GroupConfig, within_s: float) -> ServerInfo | None:
     """Send `server/discover` and return the answer; None if the upstream is legacy.
 
     Raises ErrorAnswer for a modern upstream that has no revision in common with the proxy, and UpstreamError and
@@ -217,7 +217,7 @@ async def discover(link: Link, stamp: Stamp, config: GroupConfig, within_s: floa
     server_info = envelope.meta_of(result).get(envelope.SERVER_INFO)
     if server_info is not None:
         members["serverInfo"] = server_info
-    return ServerHello({"protocolVersion": Raw(wire.encode(MODERN.name)), **members})
+    return ServerInfo({"protocolVersion": Raw(wire.encode(MODERN.name)), **members})
 
 
 async def _ask(link: Link, stamp: Stamp, within_s: float) -> Frame:

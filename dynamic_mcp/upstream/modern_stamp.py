@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from msgspec import Raw
 from msgspec.structs import replace
 
-from dynamic_mcp.client import ClientHello
+from dynamic_mcp.client import ClientInfo
 from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.system.bounded import BoundedDict
@@ -26,7 +26,7 @@ class Stamp:
     On a link that several kinds of clients share, each kind has a stamp with its capabilities.
     """
 
-    def __init__(self, hello: ClientHello) -> None:
+    def __init__(self, hello: ClientInfo) -> None:
         self.capabilities = _capabilities(hello)
         self.is_common = hello.is_common
         self._hello = hello
@@ -50,7 +50,7 @@ class Stamp:
             del meta[envelope.LOG_LEVEL]  # a legacy client does not mean it
         return {**params, "_meta": Raw(wire.encode({**meta, **members}))}
 
-    def of_client(self, client: ClientHello) -> Stamp:
+    def of_client(self, client: ClientInfo) -> Stamp:
         """Return the stamp for requests of a client."""
         if not self.is_common:
             return self
@@ -69,7 +69,7 @@ class Stamp:
         return meta
 
 
-def _capabilities(hello: ClientHello) -> dict[str, Raw]:
+def _capabilities(hello: ClientInfo) -> dict[str, Raw]:
     try:
         declared = wire.members(hello.capabilities)
     except wire.Malformed:

@@ -29,7 +29,7 @@ from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.system.clock import delays
 from dynamic_mcp.system.task_set import TaskSet
-from dynamic_mcp.upstream.handshake import ServerHello, error_code
+from dynamic_mcp.upstream.handshake import ServerInfo, error_code
 from dynamic_mcp.upstream.link import Link
 from dynamic_mcp.upstream.modern_stamp import Stamp
 
@@ -63,7 +63,7 @@ class ModernSubscription:
         self,
         link: Link,
         stamp: Stamp,
-        server: ServerHello,
+        server: ServerInfo,
         pass_on: Callable[[Frame], None],
         *,
         jitter: Callable[[], float] = random.random,
@@ -232,7 +232,7 @@ class ModernSubscription:
             self._pass_on(Frame(method=f"notifications/{name}/list_changed"))
 
 
-def _declares(server: ServerHello, capability: str, part: str) -> bool:
+def _declares(server: ServerInfo, capability: str, part: str) -> bool:
     declared = wire.member(server.capabilities.get(capability, wire.EMPTY_OBJECT), part)
     return bytes(declared) not in (b"", b"null", b"false")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
-from dynamic_mcp.client import ClientHello
+from dynamic_mcp.client import ClientInfo
 from dynamic_mcp.config.resolved import GroupConfig
 from dynamic_mcp.upstream.handshake import Era, Opened
 
@@ -18,7 +18,7 @@ class OpenLink(Protocol):
     """The type of `open_link`, with `logins` bound."""
 
     def __call__(
-        self, config: GroupConfig, listener: LinkOwner, hello: ClientHello, *, lacks: Era | None = None
+        self, config: GroupConfig, listener: LinkOwner, hello: ClientInfo, *, lacks: Era | None = None
     ) -> Awaitable[Opened]:
         """Open a link to an upstream that does not support the era `lacks`."""
         ...
@@ -27,7 +27,7 @@ class OpenLink(Protocol):
 async def open_link(
     config: GroupConfig,
     listener: LinkOwner,
-    hello: ClientHello,
+    hello: ClientInfo,
     *,
     lacks: Era | None = None,
     logins: Callable[[], Logins | None] = lambda: None,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import structs
 
-from dynamic_mcp.client import ClientHello
+from dynamic_mcp.client import ClientInfo
 from dynamic_mcp.config.resolved import Broken, CommandLine, Grant, GroupConfig, OAuth, Program, Remote
 from dynamic_mcp.errors import (
     HEADER_MISMATCH,
@@ -28,7 +28,7 @@ from dynamic_mcp.errors import (
     Unreachable,
 )
 from dynamic_mcp.mcp import wire
-from dynamic_mcp.upstream.handshake import Era, Opened, greet, lacking
+from dynamic_mcp.upstream.handshake import Era, Opened, initialize, lacking
 from dynamic_mcp.upstream.link import Link, LinkOwner
 from dynamic_mcp.upstream.mask import mask_of
 from dynamic_mcp.upstream.stdio import StdioTransport
@@ -60,7 +60,7 @@ _BY_GRANT: Mapping[Grant, str] = {
 async def open_link(
     config: GroupConfig,
     listener: LinkOwner,
-    hello: ClientHello,
+    hello: ClientInfo,
     *,
     lacks: Era | None = None,
     logins: Callable[[], Logins | None],
@@ -76,7 +76,7 @@ async def open_link(
             link, server = await modern_open.open_program(config, listener, hello, start, lacks=lacks)
             return link, lacking(server.lacks or lacks, server)
         case Program() as program:
-            return await _greet_program(config, program, listener, hello, lacks)
+            return await _initialize_program(config, program, listener, hello, lacks)
         case Remote() as remote:
             opened_logins = logins()
             authorization = None if opened_logins is None else opened_logins.authorization(config.name, remote)
@@ -89,13 +89,13 @@ async def open_link(
             raise Unreachable(config.name, reason, final=True)
 
 
-async def _greet_program(
-    config: GroupConfig, program: Program, listener: LinkOwner, hello: ClientHello, lacks: Era | None
+async def _initialize_program(
+    config: GroupConfig, program: Program, listener: LinkOwner, hello: ClientInfo, lacks: Era | None
 ) -> Opened:
     link, transport = await _start(config, program, listener)
     try:
         try:
-            return link, lacking(lacks, await greet(link, hello, config))
+            return link, lacking(lacks, await initialize(link, hello, config))
         except ErrorAnswer as exc:
             if exc.code not in _REFUSALS:
                 raise
@@ -111,7 +111,7 @@ async def _greet_program(
 
 
 async def _open_command_line(
-    config: GroupConfig, line: CommandLine, listener: LinkOwner, hello: ClientHello, lacks: Era | None
+    config: GroupConfig, line: CommandLine, listener: LinkOwner, hello: ClientInfo, lacks: Era | None
 ) -> Opened:
     """Open a link to a command line program, which is turned into a server here and is the same in both eras."""
     from dynamic_mcp.upstream.cli.transport import CommandLineTransport  # with the first of them
@@ -121,7 +121,7 @@ async def _open_command_line(
     transport.receive, transport.lost = link.receive, link.lose
     try:
         await transport.start()
-        return link, lacking(lacks, await greet(link, hello, config))
+        return link, lacking(lacks, await initialize(link, hello, config))
     except BaseException:
         await asyncio.shield(link.close())
         raise
@@ -142,7 +142,7 @@ class _RemoteServer:
     config: GroupConfig
     remote: Remote
     listener: LinkOwner
-    hello: ClientHello
+    hello: ClientInfo
     authorization: ServerCredentials | None
 
     async def open_modern_first(self, lacks: Era | None) -> Opened:
@@ -214,7 +214,7 @@ class _RemoteServer:
 
         link = await connect(self.config, self.remote, kind, listener=self.listener, authorization=self.authorization)
         try:
-            return link, await greet(link, self.hello, self.config)
+            return link, await initialize(link, self.hello, self.config)
         except BaseException:
             await asyncio.shield(link.close())
             raise
@@ -237,7 +237,7 @@ def _may_be_modern(refusal: HttpError | ErrorAnswer) -> bool:
     return refusal.code in _REFUSALS
 
 
-def declare_login(hello: ClientHello, oauth: OAuth) -> ClientHello:
+def declare_login(hello: ClientInfo, oauth: OAuth) -> ClientInfo:
     """Return the introduction of the client, with the extension for the grant of the login, if it has one."""
     name = _BY_GRANT.get(oauth.grant)
     if name is None or len(wire.member(hello.capabilities, "extensions", name)):

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 from msgspec import Raw
 
-from dynamic_mcp.client import ClientHello
+from dynamic_mcp.client import ClientInfo
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.identity import Authentication, Principal
@@ -68,7 +68,7 @@ def clients(*names: str, subject: str = "user") -> list[FakeCaller]:
     found = []
     for name in names:
         client = FakeCaller()
-        client.hello = ClientHello(client_info=Raw(b'{"name":"%s","version":"1"}' % name.encode()))
+        client.hello = ClientInfo(client_info=Raw(b'{"name":"%s","version":"1"}' % name.encode()))
         client.authentication = Authentication(Principal("test", subject), "bearer")
         found.append(client)
     return found

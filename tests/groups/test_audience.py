@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec import Raw
 
-from dynamic_mcp.client import ClientHello
+from dynamic_mcp.client import ClientInfo
 from dynamic_mcp.config.resolved import Share
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.groups.catalog_store import CatalogStore
@@ -36,7 +36,7 @@ async def test_an_instance_for_everybody_is_greeted_as_ourselves_with_no_capabil
     upstream = serving()
     async with scene(upstream, share=Share.ALL) as on:
         [client] = clients("ide")
-        client.hello = ClientHello(capabilities=Raw(b'{"sampling":{}}'))
+        client.hello = ClientInfo(capabilities=Raw(b'{"sampling":{}}'))
         await on.call(client)
 
         hello = upstream.heard("initialize")[0]["params"]
@@ -229,7 +229,7 @@ async def test_a_client_that_calls_before_it_says_hello_keeps_its_instance_for_r
     async with scene(first, second) as on:
         client = FakeCaller()
         await on.call(client)
-        client.hello = ClientHello(client_info=Raw(b'{"name":"ide","version":"1"}'))
+        client.hello = ClientInfo(client_info=Raw(b'{"name":"ide","version":"1"}'))
         on.group.start(client)
         first.die()
         await on.call(client)

@@ -9,7 +9,7 @@ import pytest
 from msgspec import Raw
 from msgspec.structs import replace
 
-from dynamic_mcp.client import ClientHello
+from dynamic_mcp.client import ClientInfo
 from dynamic_mcp.config.resolved import Program, Remote, Share
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.groups.lifecycle import State
@@ -306,7 +306,7 @@ async def test_a_new_version_of_an_ai_tool_is_not_compared_anew() -> None:
     async with scene(*(serving() for _ in range(3))) as on:
         await compare(on, *windows("ide", "cli"))
         [ide] = windows("ide")
-        ide.hello = ClientHello(client_info=Raw(b'{"name":"ide","version":"2"}'))
+        ide.hello = ClientInfo(client_info=Raw(b'{"name":"ide","version":"2"}'))
         await on.call(ide)
 
         assert hellos(on)[2:] == ["dynamic-mcp"]

@@ -6,7 +6,7 @@ import asyncio
 
 from msgspec import Raw
 
-from dynamic_mcp.client import ClientHello
+from dynamic_mcp.client import ClientInfo
 from dynamic_mcp.config.resolved import Share
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.groups.lifecycle import State
@@ -51,7 +51,7 @@ async def test_a_client_that_says_hello_after_its_first_call_shares_its_instance
     async with scene(*(serving() for _ in range(3))) as on:
         ann, bob, eve = clients("ide", "ide", "ide")
         hello = ann.hello
-        ann.hello = bob.hello = ClientHello()
+        ann.hello = bob.hello = ClientInfo()
         await on.call(ann)
         ann.hello = hello
         on.group.start(ann)
@@ -68,7 +68,7 @@ async def test_a_client_that_says_another_hello_leaves_the_instance_that_it_shar
         ann, bob = clients("ide", "ide")
         await on.call(ann)
         await on.call(bob)
-        ann.hello = ClientHello(client_info=ann.hello.client_info, capabilities=Raw(b'{"sampling":{}}'))
+        ann.hello = ClientInfo(client_info=ann.hello.client_info, capabilities=Raw(b'{"sampling":{}}'))
         on.group.start(ann)
         await on.call(ann)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from msgspec import Raw
 
-from dynamic_mcp.client import ClientHello
+from dynamic_mcp.client import ClientInfo
 from dynamic_mcp.config.resolved import GroupConfig, Program, Share, Timeouts
 from dynamic_mcp.groups.audience import hello_for
 from dynamic_mcp.groups.catalog import ListHint, ListKind
@@ -21,7 +21,7 @@ from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.groups.live_catalog import MAX_AGE_S
 from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.upstream.any_link import AnyLink
-from dynamic_mcp.upstream.handshake import Era, ServerHello
+from dynamic_mcp.upstream.handshake import Era, ServerInfo
 from dynamic_mcp.upstream.link import LinkOwner
 from dynamic_mcp.upstream.open import OpenLink
 from tests.fake_parties import FakeCaller, LoneGroup, Watcher
@@ -32,8 +32,8 @@ from tests.upstream.modern import ModernUpstream, complete, open_modern
 
 def _opener(upstream: ModernUpstream) -> OpenLink:
     async def open_link(
-        config: GroupConfig, listener: LinkOwner, hello: ClientHello, *, lacks: Era | None = None
-    ) -> tuple[AnyLink, ServerHello]:
+        config: GroupConfig, listener: LinkOwner, hello: ClientInfo, *, lacks: Era | None = None
+    ) -> tuple[AnyLink, ServerInfo]:
         return await open_modern(upstream, listener, hello)
 
     return open_link
@@ -203,7 +203,7 @@ async def test_a_modern_server_that_falls_silent_is_asked_what_it_is_and_ended()
 
 
 def test_an_instance_for_everybody_is_opened_in_the_modern_way() -> None:
-    async def hello() -> ClientHello:
+    async def hello() -> ClientInfo:
         return hello_for(FakeCaller(), Share.ALL)
 
     found = asyncio.run(hello())
@@ -223,7 +223,7 @@ async def silent_program(log: Path, store: CatalogStore) -> AsyncIterator[LoneGr
     config = group_config("up", upstream=command, eager=True, timeouts=Timeouts(1, 5, 5, 5))
     watcher = Watcher()
     group = LoneGroup(config, watcher, catalog_store=store)
-    group.client.hello = ClientHello(MODERN)
+    group.client.hello = ClientInfo(MODERN)
     group.begin()
     try:
         await watcher.until(lambda: group.state is State.READY)

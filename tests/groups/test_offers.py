@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from msgspec import Raw
 
-from dynamic_mcp.client import ClientHello
+from dynamic_mcp.client import ClientInfo
 from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind
 from dynamic_mcp.groups.catalog_store import CatalogStore, key
 from dynamic_mcp.groups.offers import MAX_KINDS, ClientKind, Offers, digest_of, kind_of
 from tests.fakes import Json, group_config
 
 
-def hello(name: str, version: str = "1", **capabilities: Json) -> ClientHello:
+def hello(name: str, version: str = "1", **capabilities: Json) -> ClientInfo:
     info = json.dumps({"name": name, "version": version}).encode()
-    return ClientHello(client_info=Raw(info), capabilities=Raw(json.dumps(capabilities).encode()))
+    return ClientInfo(client_info=Raw(info), capabilities=Raw(json.dumps(capabilities).encode()))
 
 
 def kind(name: str, **capabilities: Json) -> ClientKind:
@@ -39,9 +39,9 @@ def test_the_version_of_a_client_makes_no_other_kind_and_its_capabilities_do() -
 
 
 @pytest.mark.parametrize(
-    "odd", [hello(""), hello("x" * 10_000), hello("ide", roots={"x": "y" * 10_000}), ClientHello()]
+    "odd", [hello(""), hello("x" * 10_000), hello("ide", roots={"x": "y" * 10_000}), ClientInfo()]
 )
-def test_a_client_that_says_nothing_or_too_much_of_itself_is_compared_with_no_other(odd: ClientHello) -> None:
+def test_a_client_that_says_nothing_or_too_much_of_itself_is_compared_with_no_other(odd: ClientInfo) -> None:
     assert kind_of(odd) is None
 
 

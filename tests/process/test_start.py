@@ -158,7 +158,7 @@ NOT_AT_THE_START = (
     "observe.proxies", "policy", "proxy.allowed_lists",
     "proxy.authorization", "proxy.cache_hints", "proxy.calls", "proxy.client_events", "proxy.completion",
     "proxy.elicitations", "proxy.exposed", "proxy.listed_names", "proxy.logins", "proxy.message_rules",
-    "proxy.parked_calls", "proxy.persons", "proxy.profiles", "proxy.prompts", "proxy.request_state",
+    "proxy.parked_calls", "proxy.connected_users", "proxy.profiles", "proxy.prompts", "proxy.request_state",
     "proxy.resources", "proxy.result_store", "proxy.search", "proxy.status", "proxy.tasks", "proxy.transparent",
     "proxy.upstream_messages", "proxy.workspaces", "features.plugins",
     "search", "session.batches", "session.continuation", "session.modern", "system.shell",

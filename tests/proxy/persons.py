@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Callable
 
-from dynamic_mcp.client import ClientHello
+from dynamic_mcp.client import ClientInfo
 from dynamic_mcp.config.access import Access
 from dynamic_mcp.config.resolved import GroupConfig, OAuth, Remote
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.identity import LOCAL_USER, Authentication, Principal
 from dynamic_mcp.proxy.proxy import Proxy
-from dynamic_mcp.upstream.handshake import Era, ServerHello, greet
+from dynamic_mcp.upstream.handshake import Era, ServerInfo, initialize
 from dynamic_mcp.upstream.link import Link, LinkOwner
 from tests.fakes import Client, FakeUpstream, Json, PresentedGroup, config_of, group_config, settled
 
@@ -47,8 +47,8 @@ class Connector:
         self.servers.clear()
 
     async def __call__(
-        self, config: GroupConfig, listener: LinkOwner, hello: ClientHello, *, lacks: Era | None = None
-    ) -> tuple[Link, ServerHello]:
+        self, config: GroupConfig, listener: LinkOwner, hello: ClientInfo, *, lacks: Era | None = None
+    ) -> tuple[Link, ServerInfo]:
         login_of = config.upstream.login_of if isinstance(config.upstream, Remote) else None
         server = Far(config.name, "nobody" if login_of is None else login_of.subject)
         if server.who in self.mute:
@@ -57,7 +57,7 @@ class Connector:
             server.answers["tools/list"] = {"tools": self.tools_of(server.who)}
         self.servers.append(server)
         server.link = Link(config.name, server, listener)
-        return server.link, await greet(server.link, hello, config)
+        return server.link, await initialize(server.link, hello, config)
 
     def reached(self, name: str) -> list[str]:
         """Return with whose logins a server was reached, in order."""

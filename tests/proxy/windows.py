@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from dynamic_mcp.client import ClientHello
+from dynamic_mcp.client import ClientInfo
 from dynamic_mcp.config.read import ServedConfig, read_all
 from dynamic_mcp.config.resolved import Broken, GroupConfig, Program
 from dynamic_mcp.config.workspace import Workspace
@@ -16,7 +16,7 @@ from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.workspaces import Workspaces
-from dynamic_mcp.upstream.handshake import Era, ServerHello, greet
+from dynamic_mcp.upstream.handshake import Era, ServerInfo, initialize
 from dynamic_mcp.upstream.link import Link, LinkOwner
 from tests.fakes import Client, FakeUpstream, Json, settled, text_of
 
@@ -49,8 +49,8 @@ class Starter:
         self.mute: set[str] = set()
 
     async def __call__(
-        self, config: GroupConfig, listener: LinkOwner, hello: ClientHello, *, lacks: Era | None = None
-    ) -> tuple[Link, ServerHello]:
+        self, config: GroupConfig, listener: LinkOwner, hello: ClientInfo, *, lacks: Era | None = None
+    ) -> tuple[Link, ServerInfo]:
         match config.upstream:
             case Program() as program:
                 server = Server(program)
@@ -62,7 +62,7 @@ class Starter:
             del server.answers["initialize"]
         self.servers.append(server)
         server.link = Link(config.name, server, listener)
-        return server.link, await greet(server.link, hello, config)
+        return server.link, await initialize(server.link, hello, config)
 
     @property
     def tokens(self) -> list[str]:

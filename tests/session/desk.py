@@ -6,7 +6,7 @@ import asyncio
 import json
 
 from dynamic_mcp.client import Client as ConnectedClient
-from dynamic_mcp.client import ClientHello
+from dynamic_mcp.client import ClientInfo
 from dynamic_mcp.errors import Disabled, NotFound, TimedOut
 from dynamic_mcp.mcp import revisions, wire
 from dynamic_mcp.mcp.wire import Frame
@@ -34,7 +34,7 @@ class Desk:
     def view_for(self, client: ConnectedClient) -> View:
         return EMPTY_VIEW
 
-    async def greet(self, client: ConnectedClient) -> dict[str, object]:
+    async def initialize(self, client: ConnectedClient) -> dict[str, object]:
         return {"protocolVersion": client.hello.revision.name}
 
     def notify(self, request: Request) -> None:
@@ -74,7 +74,7 @@ class Desk:
 def make_client(version: str = "2025-11-25") -> tuple[Client, Desk]:
     desk = Desk()
     client = Client(desk)
-    client.session.hello = ClientHello(revisions.negotiate(version))
+    client.session.hello = ClientInfo(revisions.negotiate(version))
     return client, desk
 
 

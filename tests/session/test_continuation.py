@@ -8,7 +8,7 @@ import json
 import pytest
 from msgspec import Raw
 
-from dynamic_mcp.client import ClientHello
+from dynamic_mcp.client import ClientInfo
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.mcp import revisions, wire
 from dynamic_mcp.mcp.wire import Frame
@@ -102,7 +102,7 @@ async def test_what_lasts_is_done_again_and_the_client_sees_nothing_of_it() -> N
     after = Process(Continuation(1, before.notes))
     await after.resume()
 
-    assert after.session.is_greeted
+    assert after.session.is_initialized
     assert after.session.hello.name == "a"
     assert after.desk.asked == ["logging/setLevel", "resources/subscribe"]
     assert after.methods() == [f"notifications/{kind}/list_changed" for kind in ("tools", "resources", "prompts")]
@@ -178,7 +178,7 @@ async def test_an_interrupted_initialize_is_answered_as_if_nothing_had_been() ->
     await process.resume()
 
     assert process.replies[1]["result"]["protocolVersion"] == "2025-11-25"
-    assert process.session.is_greeted
+    assert process.session.is_initialized
     assert process.methods() == []
 
 
@@ -275,7 +275,7 @@ async def test_a_request_that_is_cancelled_in_the_same_breath_is_done_without_an
 
 async def test_a_batch_that_a_stop_interrupts_is_answered() -> None:
     process = Process()
-    process.session.hello = ClientHello(revisions.negotiate("2025-03-26"))
+    process.session.hello = ClientInfo(revisions.negotiate("2025-03-26"))
     batch = b"[" + line("hold", 1) + b"," + line("echo", 2) + b"]"
     process.session.receive(batch, lambda answer: process.reply(1, answer))
     await settled()

@@ -9,10 +9,10 @@ from typing import Any
 
 from msgspec import Raw
 
-from dynamic_mcp.client import ClientHello
+from dynamic_mcp.client import ClientInfo
 from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.upstream.handshake import ServerHello
+from dynamic_mcp.upstream.handshake import ServerInfo
 from dynamic_mcp.upstream.link import Link, LinkOwner
 from dynamic_mcp.upstream.modern_link import ModernLink
 from dynamic_mcp.upstream.modern_open import discover
@@ -22,7 +22,7 @@ from tests.fakes import BOUND_S, FakeUpstream, Json, group_config
 
 PREFIX = "io.modelcontextprotocol/"
 SERVER = {"name": "fake", "version": "1"}
-LEGACY_HELLO = ClientHello(
+LEGACY_HELLO = ClientInfo(
     capabilities=Raw(b'{"sampling":{},"elicitation":{},"roots":{"listChanged":true},"tasks":{"list":{}}}'),
     client_info=Raw(b'{"name":"old","version":"9"}'),
 )
@@ -76,7 +76,7 @@ class ModernUpstream(FakeUpstream):
 
 
 async def modern_link_to(
-    upstream: ModernUpstream, *, listener: LinkOwner | None = None, hello: ClientHello = LEGACY_HELLO
+    upstream: ModernUpstream, *, listener: LinkOwner | None = None, hello: ClientInfo = LEGACY_HELLO
 ) -> ModernLink:
     """Return a link to an upstream that has said what it is."""
     link, _ = await open_modern(upstream, listener or Ear(), hello)
@@ -84,8 +84,8 @@ async def modern_link_to(
 
 
 async def open_modern(
-    upstream: ModernUpstream, listener: LinkOwner, hello: ClientHello
-) -> tuple[ModernLink, ServerHello]:
+    upstream: ModernUpstream, listener: LinkOwner, hello: ClientInfo
+) -> tuple[ModernLink, ServerInfo]:
     """Open a link, and return what the upstream says of itself too."""
     upstream.link = Link("up", upstream, listener)
     upstream.link.has_streams = upstream.has_streams
@@ -107,7 +107,7 @@ def legacy_caller() -> FakeCaller:
 def modern_caller(level: str = "") -> FakeCaller:
     """Return a caller whose client is modern."""
     caller = FakeCaller()
-    caller.hello = ClientHello(MODERN)
+    caller.hello = ClientInfo(MODERN)
     caller.log_level = level
     return caller
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from msgspec import Raw
 
-from dynamic_mcp.client import Caller, ClientHello
+from dynamic_mcp.client import Caller, ClientInfo
 from dynamic_mcp.config.resolved import GroupConfig, Remote, Timeouts
 from dynamic_mcp.errors import LinkLost
 from dynamic_mcp.mcp import wire
@@ -38,7 +38,7 @@ async def open_remote(
     config: GroupConfig, *, listener: LinkOwner | None = None, home: Caller | None = None
 ) -> AsyncIterator[AnyLink]:
     """Open a link and close it in the end."""
-    link, _ = await open_link(config, listener or Ear(home), ClientHello())
+    link, _ = await open_link(config, listener or Ear(home), ClientInfo())
     try:
         yield link
     finally:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from dynamic_mcp.errors import UNSUPPORTED_VERSION, ErrorAnswer
-from dynamic_mcp.upstream.handshake import ServerHello
+from dynamic_mcp.upstream.handshake import ServerInfo
 from dynamic_mcp.upstream.link import Link
 from dynamic_mcp.upstream.modern_open import discover
 from dynamic_mcp.upstream.modern_stamp import Stamp
@@ -16,7 +16,7 @@ from tests.fakes import BOUND_S, FakeUpstream, Json, group_config
 from tests.upstream.modern import LEGACY_HELLO, discovered
 
 
-def ask(upstream: FakeUpstream) -> asyncio.Task[ServerHello | None]:
+def ask(upstream: FakeUpstream) -> asyncio.Task[ServerInfo | None]:
     """Begin to ask an upstream what it is."""
     upstream.link = Link("up", upstream, Ear())
     return asyncio.create_task(discover(upstream.link, Stamp(LEGACY_HELLO), group_config(), BOUND_S))

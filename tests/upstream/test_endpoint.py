@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.client import ClientHello
+from dynamic_mcp.client import ClientInfo
 from dynamic_mcp.config.resolved import Remote
 from dynamic_mcp.errors import DynamicMcpError, HttpError, LoginNeeded, NotSent
 from dynamic_mcp.oauth.authorization import Challenge
 from dynamic_mcp.upstream.connections import find_proxy, request_url, tls_context
-from dynamic_mcp.upstream.handshake import greet
+from dynamic_mcp.upstream.handshake import initialize
 from dynamic_mcp.upstream.link import Link
 from dynamic_mcp.upstream.open import open_link
 from dynamic_mcp.upstream.remote import connect
@@ -51,7 +51,7 @@ async def _link(server: OddHttp, tokens: Tokens, headers: dict[str, str] | None 
 
 async def _open(server: OddHttp, tokens: Tokens, headers: dict[str, str] | None = None) -> Link:
     link = await _link(server, tokens, headers)
-    await greet(link, ClientHello(), group_config())
+    await initialize(link, ClientInfo(), group_config())
     return link
 
 
@@ -81,7 +81,7 @@ async def test_challenges_are_bounded() -> None:  # 36, 37
         tokens = Tokens(*"abcdefgh")
         link = await _link(server, tokens)
         with pytest.raises(HttpError, match="401"):
-            await greet(link, ClientHello(), group_config())
+            await initialize(link, ClientInfo(), group_config())
         await link.close()
 
         assert len(tokens.challenges) == 2
@@ -92,7 +92,7 @@ async def test_a_login_that_is_needed_is_raised() -> None:  # 36
     async with OddHttp(wants="Bearer good") as server:
         link = await _link(server, Tokens("bad", refusal=LoginNeeded("far", "dynamic-mcp auth login far")))
         with pytest.raises(LoginNeeded):
-            await greet(link, ClientHello(), group_config())
+            await initialize(link, ClientInfo(), group_config())
         await link.close()
 
 
@@ -114,7 +114,7 @@ async def test_the_hint_is_to_renew_rejected_credentials_and_to_add_missing_ones
     async with OddHttp(wants="Bearer good") as server:
         for headers, hint in (({}, "Authorization"), ({"Authorization": "Bearer old"}, "renew")):
             with pytest.raises(HttpError) as raised:
-                await open_link(remote(server.url, headers=headers), Ear(), ClientHello())
+                await open_link(remote(server.url, headers=headers), Ear(), ClientInfo())
             assert hint in raised.value.hint
 
 
@@ -156,25 +156,25 @@ async def test_a_server_behind_a_unix_socket_is_reached(tmp_path: Path) -> None:
 async def test_a_socket_that_does_not_exist_is_named(tmp_path: Path) -> None:
     url = f"http+unix://{str(tmp_path / 'none').replace('/', '%2F')}/mcp"
     with pytest.raises(NotSent, match="there is no socket"):
-        await open_link(remote(url), Ear(), ClientHello())
+        await open_link(remote(url), Ear(), ClientInfo())
 
 
 async def test_a_name_that_cannot_be_resolved_is_named() -> None:
     with pytest.raises(NotSent, match=r"`no-such-host\.invalid` cannot be resolved"):
-        await open_link(remote("http://no-such-host.invalid/mcp"), Ear(), ClientHello())
+        await open_link(remote("http://no-such-host.invalid/mcp"), Ear(), ClientInfo())
 
 
 async def test_a_port_without_a_listener_is_named() -> None:
     async with OddHttp() as server:
         url = server.url
     with pytest.raises(NotSent, match="refuses connections"):
-        await open_link(remote(url), Ear(), ClientHello())
+        await open_link(remote(url), Ear(), ClientInfo())
 
 
 async def test_a_server_without_tls_has_a_message_of_its_own() -> None:
     async with OddHttp() as server:
         with pytest.raises(NotSent, match="does not speak TLS") as raised:
-            await open_link(remote(server.url.replace("http:", "https:")), Ear(), ClientHello())
+            await open_link(remote(server.url.replace("http:", "https:")), Ear(), ClientInfo())
 
         assert "http://" in raised.value.hint
 
@@ -191,7 +191,7 @@ async def test_an_unknown_certificate_is_rejected_and_one_from_ssl_cert_file_is_
         async with behind:
             tls_context.cache_clear()
             with pytest.raises(NotSent, match=r"certificate of `localhost:.*` cannot be verified"):
-                await open_link(remote(url), Ear(), ClientHello())
+                await open_link(remote(url), Ear(), ClientInfo())
             tls_context.cache_clear()
             monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
             async with open_remote(remote(url)) as link:

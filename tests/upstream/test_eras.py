@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.client import ClientHello
+from dynamic_mcp.client import ClientInfo
 from dynamic_mcp.config.resolved import GroupConfig, Program, Timeouts
 from dynamic_mcp.errors import DynamicMcpError, ErrorAnswer, HttpError, UpstreamError
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.upstream.any_link import AnyLink
-from dynamic_mcp.upstream.handshake import Era, ServerHello
+from dynamic_mcp.upstream.handshake import Era, ServerInfo
 from dynamic_mcp.upstream.link import LinkOwner
 from dynamic_mcp.upstream.open import open_link
 from tests.fake_parties import Ear
@@ -28,7 +28,7 @@ from tests.upstream.remote import remote, text
 from tests.upstreams.conformance_modern import ModernHttp
 from tests.upstreams.odd_http import OddHttp
 
-OLD, NEW = ClientHello(), ClientHello(MODERN)
+OLD, NEW = ClientInfo(), ClientInfo(MODERN)
 
 
 def program(*args: object) -> GroupConfig:
@@ -39,8 +39,8 @@ def program(*args: object) -> GroupConfig:
 
 @contextlib.asynccontextmanager
 async def opened(
-    config: GroupConfig, hello: ClientHello, lacks: Era | None = None, listener: LinkOwner | None = None
-) -> AsyncIterator[tuple[AnyLink, ServerHello]]:
+    config: GroupConfig, hello: ClientInfo, lacks: Era | None = None, listener: LinkOwner | None = None
+) -> AsyncIterator[tuple[AnyLink, ServerInfo]]:
     """Open a link and close it in the end."""
     async with asyncio.timeout(BOUND_S):
         link, server = await open_link(config, listener or Ear(), hello, lacks=lacks)
@@ -50,7 +50,7 @@ async def opened(
             await link.close()
 
 
-def protocol(server: ServerHello) -> str | None:
+def protocol(server: ServerInfo) -> str | None:
     return wire.text(server.result.get("protocolVersion"))
 
 
@@ -68,7 +68,7 @@ async def sdk_server() -> AsyncIterator[str]:
 @pytest.mark.parametrize(("hello", "spoken"), [(OLD, "2025-11-25"), (NEW, "2026-07-28")], ids=["old", "new"])
 @pytest.mark.parametrize("transport", ["stdio", pytest.param("http", marks=pytest.mark.full)])
 async def test_a_server_of_both_eras_is_spoken_to_in_the_clients(
-    transport: str, hello: ClientHello, spoken: str
+    transport: str, hello: ClientInfo, spoken: str
 ) -> None:
     async with contextlib.AsyncExitStack() as stack:
         if transport == "http":
@@ -89,7 +89,7 @@ async def test_a_server_of_both_eras_is_spoken_to_in_the_clients(
 
 @pytest.mark.parametrize(("hello", "lacks"), [(OLD, "legacy"), (NEW, None)], ids=["old", "new"])
 async def test_a_program_that_is_modern_only_serves_clients_of_both_eras(
-    hello: ClientHello, lacks: Era | None
+    hello: ClientInfo, lacks: Era | None
 ) -> None:
     async with opened(program(UPSTREAMS / "conformance_modern.py"), hello) as (link, server):
         assert (link.is_modern, link.has_streams, protocol(server)) == (True, False, "2026-07-28")
@@ -101,7 +101,7 @@ async def test_a_program_that_is_modern_only_serves_clients_of_both_eras(
 @pytest.mark.parametrize("kind", ["http", None])
 @pytest.mark.parametrize(("hello", "lacks"), [(OLD, "legacy"), (NEW, None)], ids=["old", "new"])
 async def test_a_remote_server_that_is_modern_only_serves_clients_of_both_eras(
-    hello: ClientHello, lacks: Era | None, kind: None
+    hello: ClientInfo, lacks: Era | None, kind: None
 ) -> None:
     async with ModernHttp() as far, opened(remote(far.url, kind), hello) as (link, server):
         assert (link.is_modern, link.has_streams, protocol(server)) == (True, True, "2026-07-28")
@@ -141,7 +141,7 @@ async def test_a_slow_program_that_is_known_to_be_modern_only_is_not_greeted(tmp
 
 
 @pytest.mark.parametrize("hello", [OLD, NEW], ids=["old", "new"])
-async def test_a_server_of_revisions_that_nobody_knows_says_which(hello: ClientHello, tmp_path: Path) -> None:
+async def test_a_server_of_revisions_that_nobody_knows_says_which(hello: ClientInfo, tmp_path: Path) -> None:
     with pytest.raises(ErrorAnswer, match="2099-01-01"):
         async with opened(program(UPSTREAMS / "eras.py", "newer", tmp_path / "log"), hello):
             pass

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from dynamic_mcp.client import ClientHello
+from dynamic_mcp.client import ClientInfo
 from dynamic_mcp.errors import HttpError, LinkLost, NotSent, ProtocolViolation, TimedOut
 from dynamic_mcp.upstream.open import open_link
 from tests.fake_parties import Ear, FakeCaller
@@ -78,7 +78,7 @@ async def test_the_session_is_deleted_when_the_link_closes() -> None:
 async def test_a_session_id_that_is_not_visible_ascii_is_never_sent_back(session: str) -> None:  # U13
     async with OddHttp(session=session) as server:
         with pytest.raises(ProtocolViolation, match="session id"):
-            await open_link(remote(server.url), Ear(), ClientHello())
+            await open_link(remote(server.url), Ear(), ClientInfo())
 
         assert len(server.requests) == 1
 

@@ -9,7 +9,7 @@ import asyncio
 
 import pytest
 
-from dynamic_mcp.client import ClientHello
+from dynamic_mcp.client import ClientInfo
 from dynamic_mcp.errors import HttpError, LinkLost, NotSent, ProtocolViolation, TimedOut, UpstreamError
 from dynamic_mcp.upstream.open import open_link
 from tests.fake_parties import Ear
@@ -167,7 +167,7 @@ async def test_a_quoted_page_is_short_and_shows_no_control_characters() -> None:
 async def test_a_redirect_that_is_not_followed_gets_no_credentials() -> None:  # 43
     async with OddHttp() as other, OddHttp(redirect=f"http://127.0.0.1:{other.port}/mcp") as server:
         with pytest.raises(HttpError, match="redirect"):
-            await open_link(remote(server.url, headers={"Authorization": f"Bearer {SECRET}"}), Ear(), ClientHello())
+            await open_link(remote(server.url, headers={"Authorization": f"Bearer {SECRET}"}), Ear(), ClientInfo())
 
         assert not other.requests
 
@@ -197,7 +197,7 @@ async def test_a_redirect_within_the_origin_keeps_method_body_and_credentials() 
 async def test_a_server_that_fails_the_handshake_is_named_with_the_reason(kind: str, said: str) -> None:
     async with OddHttp(on_initialize=kind) as server:
         with pytest.raises(UpstreamError, match=said) as raised:
-            await open_link(remote(server.url), Ear(), ClientHello())
+            await open_link(remote(server.url), Ear(), ClientInfo())
 
         assert f"127.0.0.1:{server.port}" in raised.value.reason
         assert raised.value.hint

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dynamic_mcp.client import ClientHello
+from dynamic_mcp.client import ClientInfo
 from dynamic_mcp.config.resolved import Remote
 from dynamic_mcp.errors import LoginNeeded, UpstreamError
 from dynamic_mcp.mcp.revisions import MODERN
@@ -94,7 +94,7 @@ async def test_whatever_a_legacy_server_answers_shows_its_era(respond: Respond) 
             "notifications/initialized": accepted,
         }
     ) as far:
-        link, server = await open_link(remote(far.url), Ear(), ClientHello(MODERN))
+        link, server = await open_link(remote(far.url), Ear(), ClientInfo(MODERN))
         await link.close()
 
         assert (link.is_modern, server.lacks) == (False, "modern")
@@ -117,6 +117,6 @@ async def test_whatever_a_legacy_server_answers_shows_its_era(respond: Respond) 
 async def test_what_only_a_modern_server_answers_or_any_may_is_the_error(respond: Respond) -> None:
     async with ScriptedHttp(**{"server/discover": respond}) as far:
         with pytest.raises(UpstreamError):
-            await open_link(remote(far.url), Ear(), ClientHello(MODERN))
+            await open_link(remote(far.url), Ear(), ClientInfo(MODERN))
 
         assert [request.message["method"] for request in far.requests] == ["server/discover"]

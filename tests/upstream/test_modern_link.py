@@ -8,7 +8,7 @@ import json
 import pytest
 from msgspec import Raw
 
-from dynamic_mcp.client import ClientHello
+from dynamic_mcp.client import ClientInfo
 from dynamic_mcp.errors import NotSent, ProtocolViolation, TimedOut
 from dynamic_mcp.mcp.revisions import MODERN
 from tests.fake_parties import Ear
@@ -55,7 +55,7 @@ async def test_the_capabilities_of_a_modern_client_are_declared_word_for_word() 
     upstream = ModernUpstream()
     capabilities = b'{"extensions": {"io.modelcontextprotocol/tasks": {}}, "roots": {"x": 1.50}}'
 
-    await modern_link_to(upstream, hello=ClientHello(MODERN, Raw(capabilities)))
+    await modern_link_to(upstream, hello=ClientInfo(MODERN, Raw(capabilities)))
 
     assert b'"roots":{"x": 1.50}' in upstream.lines[0]
     assert meta_of(upstream.sent[0])[f"{PREFIX}clientCapabilities"] == json.loads(capabilities)
@@ -63,10 +63,10 @@ async def test_the_capabilities_of_a_modern_client_are_declared_word_for_word() 
 
 async def test_on_a_link_for_several_kinds_of_clients_each_request_declares_what_its_own_client_can() -> None:
     upstream = ModernUpstream(**{"tools/call": complete(content=CONTENT)})
-    hello = ClientHello(capabilities=Raw(b'{"elicitation":{},"sampling":{}}'), is_common=True)
+    hello = ClientInfo(capabilities=Raw(b'{"elicitation":{},"sampling":{}}'), is_common=True)
     link = await modern_link_to(upstream, hello=hello)
     old, new, plain = legacy_caller(), modern_caller(), modern_caller()
-    new.hello = ClientHello(MODERN, Raw(b'{"elicitation":{"url":{}}}'))
+    new.hello = ClientInfo(MODERN, Raw(b'{"elicitation":{"url":{}}}'))
 
     for caller in (old, new, plain, new):
         await begin_call(link, caller)

@@ -8,7 +8,7 @@ import json
 import pytest
 from msgspec import Raw
 
-from dynamic_mcp.client import Caller, ClientHello
+from dynamic_mcp.client import Caller, ClientInfo
 from dynamic_mcp.errors import InvalidArguments, LinkLost, ProtocolViolation, TimedOut, Unanswered
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
@@ -141,9 +141,9 @@ async def test_an_error_of_the_second_round_is_the_answer() -> None:
 
 async def test_on_a_link_for_several_kinds_of_clients_one_is_asked_only_what_it_declared() -> None:
     upstream = ModernUpstream(**{"tools/call": needing(a=NAME)})
-    link = await modern_link_to(upstream, hello=ClientHello(capabilities=Raw(b'{"elicitation":{}}'), is_common=True))
+    link = await modern_link_to(upstream, hello=ClientInfo(capabilities=Raw(b'{"elicitation":{}}'), is_common=True))
     client = Client(echo)
-    client.hello = ClientHello(capabilities=Raw(b'{"roots":{}}'))
+    client.hello = ClientInfo(capabilities=Raw(b'{"roots":{}}'))
 
     with pytest.raises(Unanswered, match="which the client does not support"):
         await begin_call(link, client)
@@ -172,7 +172,7 @@ async def test_a_client_that_refuses_fails_the_call_and_is_quoted() -> None:
 async def test_a_client_is_not_asked_what_it_has_not_declared(request_: Json, named: str) -> None:
     upstream = ModernUpstream(**{"tools/call": needing(a=request_)})
     client = Client(echo)
-    link = await modern_link_to(upstream, hello=ClientHello(capabilities=Raw(b'{"elicitation":{}}')))
+    link = await modern_link_to(upstream, hello=ClientInfo(capabilities=Raw(b'{"elicitation":{}}')))
 
     with pytest.raises(Unanswered, match=f"{named}, which the client does not support"):
         await begin_call(link, client)
@@ -184,7 +184,7 @@ async def test_an_elicitation_with_a_url_has_an_id_for_legacy_clients() -> None:
     url = {"method": "elicitation/create", "params": {"mode": "url", "message": "go", "url": "https://x.example"}}
     upstream = ModernUpstream(**{"tools/call": in_turn(needing(a=url), DONE)})
     client = Client(echo)
-    link = await modern_link_to(upstream, hello=ClientHello(capabilities=Raw(b'{"elicitation":{"url":{}}}')))
+    link = await modern_link_to(upstream, hello=ClientInfo(capabilities=Raw(b'{"elicitation":{"url":{}}}')))
 
     await begin_call(link, client)
 

@@ -10,12 +10,12 @@ import sys
 import pytest
 from msgspec import Raw
 
-from dynamic_mcp.client import ClientHello
+from dynamic_mcp.client import ClientInfo
 from dynamic_mcp.config.resolved import Broken, Grant, OAuth, Program, Timeouts
 from dynamic_mcp.errors import ErrorAnswer, LinkLost, ProtocolViolation, TimedOut, Unreachable
 from dynamic_mcp.mcp import revisions
 from dynamic_mcp.mcp.revisions import LEGACY
-from dynamic_mcp.upstream.handshake import ServerHello, greet
+from dynamic_mcp.upstream.handshake import ServerInfo, initialize
 from dynamic_mcp.upstream.link import Link
 from dynamic_mcp.upstream.open import open_link
 from dynamic_mcp.upstream.opener import declare_login
@@ -33,9 +33,9 @@ def _upstream(**initialize: Json) -> FakeUpstream:
 
 async def test_initialize_names_us_and_the_capabilities_of_the_client() -> None:
     upstream = _upstream()
-    hello = ClientHello(revisions.negotiate("2025-06-18"), capabilities=Raw(b'{"sampling":{}}'))
+    hello = ClientInfo(revisions.negotiate("2025-06-18"), capabilities=Raw(b'{"sampling":{}}'))
 
-    await greet(link_to(upstream), hello, group_config())
+    await initialize(link_to(upstream), hello, group_config())
 
     params = upstream.sent[0]["params"]
     assert (params["protocolVersion"], params["capabilities"]) == ("2025-06-18", {"sampling": {}})
@@ -47,7 +47,7 @@ async def test_initialize_names_us_and_the_capabilities_of_the_client() -> None:
 async def test_every_version_that_the_proxy_speaks_is_fine(version: str) -> None:
     upstream = _upstream(protocolVersion=version)
 
-    await greet(link_to(upstream), ClientHello(), group_config())
+    await initialize(link_to(upstream), ClientInfo(), group_config())
 
     await upstream.hears("notifications/initialized")
 
@@ -72,7 +72,7 @@ async def test_an_unknown_version_is_served_as_the_closest_older_one_with_one_wa
     config = group_config(f"says {version!r}")
     for _ in range(2):
         upstream = _upstream(protocolVersion=version)
-        await greet(link_to(upstream), ClientHello(), config)
+        await initialize(link_to(upstream), ClientInfo(), config)
         assert upstream.heard("notifications/initialized") != []
 
     [warning] = [record.getMessage() for record in caplog.records]
@@ -82,7 +82,7 @@ async def test_an_unknown_version_is_served_as_the_closest_older_one_with_one_wa
 async def test_an_empty_answer_to_initialize_is_served() -> None:
     upstream = FakeUpstream({"initialize": {}})
 
-    server = await greet(link_to(upstream), ClientHello(), group_config("says nothing"))
+    server = await initialize(link_to(upstream), ClientInfo(), group_config("says nothing"))
 
     assert not server.is_declared
     assert set(server.capabilities) == {"tools", "resources", "prompts"}
@@ -95,7 +95,7 @@ async def test_the_server_hello_is_what_the_upstream_says_about_itself() -> None
         serverInfo={"name": "n", "title": "The Title"},
     )
 
-    hello = await greet(link_to(upstream), ClientHello(), group_config())
+    hello = await initialize(link_to(upstream), ClientInfo(), group_config())
 
     assert bytes(hello.capabilities["tools"]) == b'{"listChanged": true}'
     assert (hello.instructions, hello.title) == ("Be kind.", "The Title")
@@ -111,7 +111,7 @@ async def test_the_server_hello_is_what_the_upstream_says_about_itself() -> None
     ],
 )
 def test_a_malformed_server_hello_counts_as_empty(result: Json) -> None:
-    hello = ServerHello({key: Raw(json.dumps(value).encode()) for key, value in result.items()})
+    hello = ServerInfo({key: Raw(json.dumps(value).encode()) for key, value in result.items()})
 
     assert (hello.capabilities, hello.instructions, hello.title) == ({}, "", "")
 
@@ -119,7 +119,7 @@ def test_a_malformed_server_hello_counts_as_empty(result: Json) -> None:
 async def test_an_upstream_that_answers_with_an_error_has_refused() -> None:
     upstream = FakeUpstream()
     del upstream.answers["initialize"]
-    greeted = asyncio.create_task(greet(link_to(upstream), ClientHello(), group_config()))
+    greeted = asyncio.create_task(initialize(link_to(upstream), ClientInfo(), group_config()))
     hello = await upstream.hears("initialize")
 
     upstream.say({"jsonrpc": "2.0", "id": hello["id"], "error": {"code": -32000, "message": "no licence"}})
@@ -130,7 +130,7 @@ async def test_an_upstream_that_answers_with_an_error_has_refused() -> None:
 
 async def test_a_result_that_is_not_an_object_is_a_violation() -> None:
     with pytest.raises(ProtocolViolation):
-        await greet(link_to(FakeUpstream({"initialize": []})), ClientHello(), group_config())
+        await initialize(link_to(FakeUpstream({"initialize": []})), ClientInfo(), group_config())
 
 
 async def test_an_upstream_that_says_nothing_times_out_and_initialize_is_not_cancelled() -> None:
@@ -138,7 +138,7 @@ async def test_an_upstream_that_says_nothing_times_out_and_initialize_is_not_can
     del upstream.answers["initialize"]
 
     with pytest.raises(TimedOut):
-        await greet(link_to(upstream), ClientHello(), group_config(timeouts=Timeouts(0.01, 5, 5, 5)))
+        await initialize(link_to(upstream), ClientInfo(), group_config(timeouts=Timeouts(0.01, 5, 5, 5)))
 
     # the specification (basic/utilities/cancellation) forbids it for this one request
     assert upstream.heard("notifications/cancelled") == []
@@ -147,7 +147,7 @@ async def test_an_upstream_that_says_nothing_times_out_and_initialize_is_not_can
 async def test_an_upstream_that_dies_during_the_handshake_is_a_lost_link() -> None:
     upstream = FakeUpstream()
     del upstream.answers["initialize"]
-    greeted = asyncio.create_task(greet(link_to(upstream), ClientHello(), group_config()))
+    greeted = asyncio.create_task(initialize(link_to(upstream), ClientInfo(), group_config()))
     await upstream.hears("initialize")
 
     upstream.die("the server exited with code 3")
@@ -163,7 +163,7 @@ async def test_a_group_that_cannot_be_started_says_why_and_is_not_worth_another_
     config = group_config("api", upstream=Broken("`API_URL` in `command` is not defined"))
 
     with pytest.raises(Unreachable, match="`API_URL` in `command` is not defined") as raised:
-        await open_link(config, Ear(), ClientHello())
+        await open_link(config, Ear(), ClientInfo())
 
     assert raised.value.final
 
@@ -173,14 +173,14 @@ async def test_a_command_that_does_not_exist_is_named() -> None:
 
     async with asyncio.timeout(BOUND_S):
         with pytest.raises(Unreachable, match="`no-such-command-anywhere` was not found"):
-            await open_link(group_config(upstream=program), Ear(), ClientHello())
+            await open_link(group_config(upstream=program), Ear(), ClientInfo())
 
 
 async def test_a_link_knows_the_process_of_a_program_that_was_started_for_it() -> None:
     program = Program(command=sys.executable, args=(str(UPSTREAMS / "full.py"),), env={**os.environ}, cwd=None)
 
     async with asyncio.timeout(BOUND_S):
-        link, _ = await open_link(group_config(upstream=program), Ear(), ClientHello())
+        link, _ = await open_link(group_config(upstream=program), Ear(), ClientInfo())
         try:
             assert link.pid is not None
             assert os.getpgid(link.pid) == link.pid
@@ -190,8 +190,8 @@ async def test_a_link_knows_the_process_of_a_program_that_was_started_for_it() -
 
 
 def test_a_client_hello_has_the_newest_version_by_default() -> None:
-    assert ClientHello().revision.name == max(revision.name for revision in LEGACY)
-    assert bytes(ClientHello().capabilities) == b"{}"
+    assert ClientInfo().revision.name == max(revision.name for revision in LEGACY)
+    assert bytes(ClientInfo().capabilities) == b"{}"
 
 
 async def test_a_link_that_was_closed_takes_no_handshake() -> None:
@@ -200,7 +200,7 @@ async def test_a_link_that_was_closed_takes_no_handshake() -> None:
     await link.close()
 
     with pytest.raises(LinkLost):
-        await greet(link, ClientHello(), group_config())
+        await initialize(link, ClientInfo(), group_config())
 
     assert upstream.closed
 
@@ -210,7 +210,7 @@ async def test_a_link_that_was_closed_takes_no_handshake() -> None:
     [("client_credentials", "io.modelcontextprotocol/oauth-client-credentials"), ("cross_app", ENTERPRISE)],
 )
 def test_the_extension_of_a_login_is_declared_beside_what_the_client_declares(grant: Grant, name: str) -> None:
-    hello = ClientHello(capabilities=Raw(b'{"roots":{"x":1},"extensions":{"a/b":{"c":2}}}'))
+    hello = ClientInfo(capabilities=Raw(b'{"roots":{"x":1},"extensions":{"a/b":{"c":2}}}'))
 
     declared = declare_login(hello, OAuth(grant=grant))
 
@@ -223,7 +223,7 @@ def test_the_extension_of_a_login_is_declared_beside_what_the_client_declares(gr
 
 @pytest.mark.parametrize("grant", ["authorization_code", "jwt_bearer"])
 def test_a_login_without_an_extension_declares_none(grant: Grant) -> None:
-    hello = ClientHello()
+    hello = ClientInfo()
     assert declare_login(hello, OAuth(grant=grant)) is hello
 
 
@@ -231,5 +231,5 @@ def test_a_login_without_an_extension_declares_none(grant: Grant) -> None:
     "capabilities", [b'{"extensions":{"%s":{"own":1}}}' % ENTERPRISE.encode(), b'{"extensions":5}', b"[]"]
 )
 def test_what_the_client_says_of_the_extension_itself_is_left_alone(capabilities: bytes) -> None:
-    hello = ClientHello(capabilities=Raw(capabilities))
+    hello = ClientInfo(capabilities=Raw(capabilities))
     assert declare_login(hello, OAuth(grant="cross_app")) is hello

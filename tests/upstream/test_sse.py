@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from dynamic_mcp.client import ClientHello
+from dynamic_mcp.client import ClientInfo
 from dynamic_mcp.config.resolved import Timeouts
 from dynamic_mcp.errors import HttpError, LinkLost, NotSent, ProtocolViolation, TimedOut, Unreachable, UpstreamError
 from dynamic_mcp.upstream.open import open_link
@@ -33,7 +33,7 @@ async def test_calls_are_answered_on_the_stream() -> None:  # 47
 async def test_an_endpoint_elsewhere_is_refused_and_gets_nothing(endpoint: str) -> None:  # 47
     async with OddHttp(older=endpoint) as server:
         with pytest.raises(ProtocolViolation, match="elsewhere"):
-            await open_link(remote(server.url, "sse"), Ear(), ClientHello())
+            await open_link(remote(server.url, "sse"), Ear(), ClientInfo())
 
         assert len(server.requests) == 1
 
@@ -83,13 +83,13 @@ async def test_a_server_that_names_no_endpoint_is_given_up() -> None:
     timeouts = Timeouts(connect_s=0.1, tools_s=1, resources_s=1, prompts_s=1)
     async with OddHttp(older="never") as server:
         with pytest.raises(TimedOut, match="sent no endpoint"):
-            await open_link(remote(server.url, "sse", timeouts=timeouts), Ear(), ClientHello())
+            await open_link(remote(server.url, "sse", timeouts=timeouts), Ear(), ClientInfo())
 
 
 async def test_a_server_without_an_event_stream_says_so() -> None:
     async with OddHttp() as server:
         with pytest.raises(HttpError, match="405"):
-            await open_link(remote(server.url, "sse"), Ear(), ClientHello())
+            await open_link(remote(server.url, "sse"), Ear(), ClientInfo())
 
 
 # --- which one is it? ----------------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ async def test_a_server_that_switches_to_the_newer_transport_is_detected() -> No
 async def test_a_server_without_either_transport_is_quoted_with_its_first_answer(status: str) -> None:
     async with OddHttp(on_initialize=status) as server:
         with pytest.raises(HttpError, match=status):
-            await open_link(remote(server.url, None), Ear(), ClientHello())
+            await open_link(remote(server.url, None), Ear(), ClientInfo())
 
         assert [request.method for request in server.requests] == ["POST", "POST", "GET"]
 
@@ -128,13 +128,13 @@ async def test_a_server_without_either_transport_is_quoted_with_its_first_answer
 async def test_only_some_statuses_lead_to_the_older_transport(kind: str) -> None:
     async with OddHttp(on_initialize=kind) as server:
         with pytest.raises(UpstreamError):
-            await open_link(remote(server.url, None), Ear(), ClientHello())
+            await open_link(remote(server.url, None), Ear(), ClientInfo())
 
         assert [request.method for request in server.requests] == ["POST"]
 
 
 async def test_an_unusable_url_is_final() -> None:
     with pytest.raises(Unreachable) as raised:
-        await open_link(remote("http://[::1%25]:x/"), Ear(), ClientHello())
+        await open_link(remote("http://[::1%25]:x/"), Ear(), ClientInfo())
 
     assert raised.value.final

@@ -24,7 +24,7 @@ class RequestBody:
         self._due = BODY_PROGRESS_BYTES
 
     def feed(self, data: bytes | bytearray) -> int:
-        """Take bytes of this body from `data`; return how many were taken. Raises HttpRefusal."""
+        """Consume bytes of this body from `data`; return how many were consumed. Raises HttpRefusal."""
         parser = self._parser
         if parser is None:
             taken = min(self._missing, len(data))

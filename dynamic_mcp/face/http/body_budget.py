@@ -27,7 +27,7 @@ class BodyBudget:
         return f"<BodyBudget {self._total} bytes, {self._unknown} of unknown senders>"
 
     def take(self, sender: Authentication | None, count: int, longest: int) -> bool:
-        """Take bytes for a body of at most `longest` bytes; return whether the budget allows it."""
+        """Reserve bytes for a body of at most `longest` bytes; return whether the budget allows it."""
         if sender is None:
             if self._unknown + count > limits.COLLECTED_UNKNOWN_BYTES:
                 return False

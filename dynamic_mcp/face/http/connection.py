@@ -244,7 +244,7 @@ class HttpConnection(asyncio.Protocol):
             self._pause_or_resume()
 
     def _step(self) -> bool:
-        """Take a head or a piece of a body; return False if that is not possible now."""
+        """Process a head or a piece of a body; return False if that is not possible now."""
         state = self._state
         if state is _ANSWER:
             return False
@@ -462,7 +462,7 @@ class HttpConnection(asyncio.Protocol):
             answer.respond(Response(status, (content_type, *headers), reason.encode() + b"\n"))
 
     def _drop_exchange(self) -> None:
-        """Take the request away from the handler."""
+        """Withdraw the request from the handler."""
         exchange, receiver = self._exchange, self._receiver
         self._exchange = self._receiver = None
         self._release_hold()

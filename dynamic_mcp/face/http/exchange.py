@@ -95,7 +95,7 @@ class BodyReceiver(Protocol):
         ...
 
     def receive_body(self, body: bytes) -> None:
-        """Take the whole body, which may be empty; called once, unless the client disconnects before."""
+        """Receive the whole body, which may be empty; called once, unless the client disconnects before."""
         ...
 
     def refuse_body(self) -> None:
@@ -109,5 +109,5 @@ class Handler(Protocol):
     """Takes every valid HTTP request; implemented by the core."""
 
     def begin(self, head: RequestHead, exchange: Exchange) -> BodyReceiver | None:
-        """Take the head of a request. Returns None if it is answered, and its body is not needed."""
+        """Receive the head of a request. Returns None if it is answered, and its body is not needed."""
         ...

@@ -115,7 +115,7 @@ class ModernRequests:
         )
 
     def receive(self, arrival: Arrival, *, cors: Headers) -> BodyReceiver:
-        """Take the head of a POST that names a revision which is not a legacy one."""
+        """Receive the head of a POST that names a revision which is not a legacy one."""
         most = self._options.max_body_bytes
         if is_modern(arrival.head):
             return ModernPost(self, arrival, cors=cors, max_body_bytes=most)

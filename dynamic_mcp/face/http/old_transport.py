@@ -29,7 +29,7 @@ class OldPost:
         self._cors = cors
 
     def receive_body(self, body: bytes) -> None:
-        """Take the message; its answer goes over the stream."""
+        """Receive the message; its answer goes over the stream."""
         if self._session.session.is_closed:
             self._respond(ENDED)
             return

@@ -94,7 +94,7 @@ class MessageParser:
     # --- called by httptools ---------------------------------------------------------------------------
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a field of the head, or of the trailers, which are ignored."""
+        """Called with each field of the head, or of the trailers, which are ignored."""
         name, value = name.lower(), value.rstrip(b" \t")
         fields = self._fields
         if name in fields:
@@ -161,7 +161,7 @@ class MessageParser:
     # --- the body --------------------------------------------------------------------------------------
 
     def feed(self, data: bytes | bytearray) -> int:
-        """Take more of a chunked body; return how many bytes were taken, maybe fewer than belong to it.
+        """Consume more of a chunked body; return how many bytes were consumed, maybe fewer than belong to it.
 
         httptools does not report where a message ends, so it gets at most the bytes up to the next empty line at
         once. A body may consist of empty lines, so the number of them per call is bounded. Raises HttpRefusal.

@@ -126,7 +126,7 @@ class Post(Arrived):
         assert session is not None
         session.in_flight.discard(self)
         state, is_first = answer.state, b"mcp-session-id" not in self.arrival.head.headers
-        has_begun = session.session.is_greeted
+        has_begun = session.session.is_initialized
         if line:
             status = 400 if state is BEGINNING else 200
             answer.finish(line, status, session.id_header if is_first and has_begun else ())

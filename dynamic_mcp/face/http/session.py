@@ -217,7 +217,7 @@ class HttpSession:
 
     @property
     def may_poll(self) -> bool:
-        return not self.is_old and self.session.is_greeted and self.session.hello.revision.has_polling
+        return not self.is_old and self.session.is_initialized and self.session.hello.revision.has_polling
 
     def store(self, stream: int, number: int, event: bytes) -> None:
         if self._store is None:

@@ -1,4 +1,4 @@
-"""What the audit log records of arguments: their names and a keyed digest, or their values, within a bound.
+"""The arguments in the audit log: their names and a keyed digest, or their values, within a bound.
 
 Secrets are masked first, in digests too. Large values are not parsed: a digest is over their bytes, and a record has
 their size instead.

@@ -95,7 +95,7 @@ class AuditLine(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
 
 
 class ChainLink(Struct, frozen=True, gc=False):
-    """What the next line needs to know of a line: its number and its hash."""
+    """The number and hash of a line, which the next line continues."""
 
     n: int
     hash: str
@@ -158,7 +158,7 @@ def read_link(data: bytes) -> ChainLink:
 
 
 def read_line(data: bytes) -> AuditLine:
-    """Return a line as it is written, without checking its hash. Raises Damaged if it is not a line."""
+    """Parse a written line without checking its hash. Raises Damaged if it is not a line."""
     try:
         return _decode_line(data)
     except (msgspec.MsgspecError, UnicodeDecodeError) as exc:

@@ -40,7 +40,7 @@ class Audit(Section, frozen=True):
 
     @property
     def stops_writes(self) -> bool:
-        """Whether calls that may change something are refused while nothing can be recorded."""
+        """True if calls that may change something are refused while nothing can be recorded."""
         return self.on_failure == "stop-writes"
 
 

@@ -93,7 +93,7 @@ def expired(days: Iterable[str], today: str, keep_s: float) -> list[str]:
 
 
 class Tail(Struct, frozen=True):
-    """How a file ends: its last good line, the number of damaged lines after it, and an unfinished last line."""
+    """The end of a file: its last good line, the number of damaged lines after it, and an unfinished last line."""
 
     last: ChainLink | None = None
     damaged: int = 0
@@ -211,7 +211,7 @@ def _make_private(descriptor: int, path: Path, status: os.stat_result) -> None:
 
 
 class LinePlace(Struct, frozen=True, gc=False):
-    """Where a line is: the name of its file, its first byte and its length, with the newline."""
+    """The location of a line: the name of its file, its first byte and its length, with the newline."""
 
     file: str
     start: int
@@ -231,7 +231,7 @@ class StoredLine(Struct, frozen=True):
 
 
 def parse_stored(data: bytes) -> StoredLine:
-    """Return a line, which may end with its newline, as it is stored."""
+    """Parse a stored line, which may end with its newline."""
     data = data.removesuffix(b"\n")
     try:
         return StoredLine(data, chain.read_line(data))

@@ -1,4 +1,4 @@
-"""Lines of the audit log in the forms that other programs read: CSV, OCSF, or as they are."""
+"""Lines of the audit log in the forms that other programs read: CSV, OCSF, or unchanged."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _MAPPED = (
 def export(lines: Iterable[StoredLine], form: str, *, version: str) -> Iterator[str]:
     """Yield one line of text for each line of the log, in one of the `FORMS`; CSV has a line of titles before.
 
-    `version` is that of this program. Damaged lines are left out, except from `jsonl`, which has each line as it is.
+    `version` is that of this program. Damaged lines are left out, except from `jsonl`, which has each line unchanged.
     """
     if form == "csv":
         yield format_row(COLUMNS)
@@ -173,7 +173,7 @@ def _resources(line: AuditLine) -> list[dict[str, object]]:
 
 
 def _decision(line: AuditLine) -> Mapping[str, object]:
-    """Return what the rules, and perhaps a person, decided."""
+    """Return the decision of the rules, and perhaps of a user."""
     if not line.decision:
         return {}
     action, action_name = _ACTION.get(line.decision, (_OTHER, line.decision.capitalize()))

@@ -101,7 +101,7 @@ class AuditIndex:
         return self._work(lambda: query.count_lines(self._connection, wanted))
 
     def count_calls(self, wanted: LineFilter, by: Subject) -> list[CallCount]:
-        """Return the matching calls, by person, group or tool."""
+        """Return the matching calls, by user, group or tool."""
         return self._work(lambda: list(query.count_calls(self._connection, wanted, by)))
 
     def follow(self, wanted: LineFilter) -> Iterator[list[StoredLine]]:
@@ -271,7 +271,7 @@ def _forget(connection: sqlite3.Connection, ids: list[int]) -> None:
 class _FileIndexer:
     """Adds the lines of files to the index, in transactions, as other processes may do too.
 
-    Because lines are chained, the bytes before the known position differ if any line before them was written anew.
+    Because lines are chained, the bytes before the known position differ if any line before them was rewritten.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:

@@ -26,14 +26,14 @@ _CLOSE_WITHIN_S = 3.0
 
 
 class Keeping(Struct, frozen=True):
-    """How long days are kept, and the file of the key that signs their seals."""
+    """The retention of days, and the file of the key that signs their seals."""
 
     keep_s: float
     seal_key: Path | None = None
 
 
 class Keeper:
-    """The thread that maintains a log; it sleeps while there is nothing to do. A failure is a warning."""
+    """The thread that maintains a log; it sleeps while idle. A failure is a warning."""
 
     def __init__(self, audit_log: AuditLog, keeping: Keeping, *, now: Callable[[], float] = time.time) -> None:
         self._log = audit_log

@@ -96,7 +96,7 @@ class AuditLog:
     # --- the lock ----------------------------------------------------------------------------------------------
 
     def _acquire(self) -> int:
-        """Take the lock, which other processes hold for some microseconds unless they are stopped meanwhile."""
+        """Acquire the lock, which other processes hold for some microseconds unless they are stopped meanwhile."""
         if self._lock is None:
             self._lock = open_lock(self.directory)
         ends_at = time.monotonic() + _LOCK_WITHIN_S if self._may_wait else 0.0
@@ -152,7 +152,7 @@ class AuditLog:
         return self._file
 
     def _open_again(self, today: str, at: str) -> None:
-        """Open the latest file, or today's; the clock may have gone back over midnight."""
+        """Open the latest file, or today's; the clock may have moved back over midnight."""
         known = days.list_days(self.directory)
         day = max([today, self._day, *known[-1:]])
         if day != self._day:

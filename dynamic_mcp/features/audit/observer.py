@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 from msgspec import Raw, Struct, structs
 
-from dynamic_mcp.client import Client, ClientHello
+from dynamic_mcp.client import Client, ClientInfo
 from dynamic_mcp.config.masking import mask_value
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import (
@@ -103,7 +103,7 @@ class Auditing(ObserverService):
 
     @property
     def failures(self) -> int:
-        """How often something could not be written."""
+        """The number of failed writes."""
         return sum(trail.recorder.failures for trail in self._trails.values())
 
     async def close(self) -> None:
@@ -130,7 +130,7 @@ class _Ending(Struct, frozen=True, gc=False):
 
 
 class _Use(Struct, frozen=True, gc=False):
-    """A use of a server before its result is known: the shared line, the members of its own, and its arguments."""
+    """A use of a server before its result is known: the shared line, its other members, and its arguments."""
 
     shared: SharedLine
     own: Mapping[str, Any]
@@ -257,7 +257,7 @@ class AuditObserver(Observer):
 
 
 class SharedLine(Struct, frozen=True, gc=False):
-    """What the lines of a client's uses of one thing have in common, and its JSON."""
+    """The members that the lines of a client's uses of one thing share, and their JSON."""
 
     line: AuditLine
     json: bytes
@@ -268,7 +268,7 @@ class ClientLine(Struct, frozen=True):
     """The line that says only who a client is, and those of what it has used."""
 
     authentication: Authentication
-    hello: ClientHello
+    hello: ClientInfo
     line: AuditLine
     shared: BoundedDict[tuple[str, ...], SharedLine]
 
@@ -306,7 +306,7 @@ class ClientLines:
 
 
 class UsedThing(Struct, frozen=True, gc=False):
-    """What is known of a tool, prompt or resource: `read` or `write`, the hash of its definition, and its server."""
+    """A tool, prompt or resource in the log: `read` or `write`, the hash of its definition, and its server."""
 
     access: str = ""
     definition: str = ""
@@ -318,7 +318,7 @@ _UNKNOWN = UsedThing()
 
 
 class UsedThings:
-    """What is known of the things that clients use, found out once for each definition."""
+    """The descriptions of the things that clients use, computed once for each definition."""
 
     def __init__(self) -> None:
         self._lines: WeakKeyDictionary[GroupView, BoundedDict[str | None, tuple[Raw | None, object, UsedThing]]] = (

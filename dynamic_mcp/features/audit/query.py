@@ -46,7 +46,7 @@ class LineFilter(Struct, frozen=True, kw_only=True):
 
 
 class CallCount(Struct, frozen=True):
-    """Calls of the same person, or of the same tool of a group, with about the same duration; see `ms_of`."""
+    """Calls of the same user, or of the same tool of a group, with about the same duration; see `ms_of`."""
 
     key: tuple[str, ...]
     pace: int
@@ -106,7 +106,7 @@ def count_lines(connection: sqlite3.Connection, wanted: LineFilter) -> int:
 
 
 def count_calls(connection: sqlite3.Connection, wanted: LineFilter, by: Subject) -> Iterator[CallCount]:
-    """Yield the matching calls by person, or by group and tool; those of one key follow each other."""
+    """Yield the matching calls by user, or by group and tool; those of one key follow each other."""
     where, values = _where(wanted)
     key, index = _KEYS[by]
     is_covered = not (wanted.client or wanted.decision or wanted.slow_ms is not None or wanted.tool) and not (

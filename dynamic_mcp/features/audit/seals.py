@@ -50,7 +50,7 @@ class DaySeal(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def is_early(self) -> bool:
-        """Whether the day had not ended when it was sealed."""
+        """True if the day had not ended when it was sealed."""
         return self.at[:10] <= self.day
 
 
@@ -75,7 +75,7 @@ def read_seal_lines(directory: Path) -> list[bytes]:
 
 
 def read_seal(data: bytes) -> DaySeal:
-    """Return a seal as it is written, without checking its hash. Raises Damaged if it is not a seal."""
+    """Parse a written seal without checking its hash. Raises Damaged if it is not a seal."""
     try:
         return _decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
@@ -112,7 +112,7 @@ def seal_days(
 def seal_end(
     directory: Path, *, signer: SealSigningKey | None = None, now: Callable[[], float] = time.time
 ) -> DaySeal | None:
-    """Return a seal of the last day as it is now, to be kept elsewhere; None if there is no line. Raises OSError.
+    """Return a seal of the last day so far, to be kept elsewhere; None if there is no line. Raises OSError.
 
     It is not written to the file of seals, where each day has one.
     """

@@ -1,4 +1,4 @@
-"""Verifies that the audit log is as it was written: every line, the order of lines and days, and the seals.
+"""Verifies that the audit log is unchanged: every line, the order of lines and days, and the seals.
 
 Lines that were cut off at the very end leave an intact log, so they show only with a seal that was kept elsewhere. So
 does a log that was written anew as a whole, unless its seals are signed.
@@ -62,7 +62,7 @@ class Verification(Struct, frozen=True):
 
     @property
     def is_intact(self) -> bool:
-        """Whether nothing was changed, and nothing is missing."""
+        """True if nothing was changed and nothing is missing."""
         return all(each.kind in ("gap", "removed", "note") for each in self.findings)
 
 
@@ -74,7 +74,7 @@ class _FoundSeal(Struct, frozen=True):
 
     @property
     def content(self) -> tuple[int, str, str]:
-        """What it says of the day. The same day may be sealed twice."""
+        """The seal's facts about the day. The same day may be sealed twice."""
         return self.seal.lines, self.seal.first, self.seal.last
 
 

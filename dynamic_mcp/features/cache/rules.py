@@ -21,7 +21,7 @@ _LONGEST_NAME = 500
 
 
 class KeepRule(Struct, frozen=True):
-    """How results are cached: for how many seconds, for which users, and how many bytes in total.
+    """A rule for caching results: for how many seconds, for which users, and how many bytes in total.
 
     `key` stays the same while the rule and the processing of results before caching stay the same.
     """

@@ -126,7 +126,7 @@ class Buckets:
         return len(self._full_at)
 
     def take(self, rates: Sequence[RateLimit], person: Hashable, tool: str, now: float) -> RateRefusal | None:
-        """Take from every bucket of a call at this clock reading, or from none if one of them refuses."""
+        """Consume from every bucket of a call at this clock reading, or from none if one of them refuses."""
         refusal: RateRefusal | None = None
         taken: dict[Hashable, float] = {}
         find_full_at = self._full_at.get

@@ -172,7 +172,7 @@ class Process:
                 os.killpg(self.pid, number)
 
     def kill_group(self) -> None:
-        """Kill the child and its group, and from now on each stray as soon as it is found."""
+        """Kill the child, its group, and from now on each stray when it is found."""
         self._has_grace = False
         self.signal_group(SIGKILL)
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from dynamic_mcp.client import ClientHello
+from dynamic_mcp.client import ClientInfo
 from dynamic_mcp.config.resolved import GroupConfig
 from dynamic_mcp.upstream.any_link import AnyLink
-from dynamic_mcp.upstream.handshake import Era, ServerHello
+from dynamic_mcp.upstream.handshake import Era, ServerInfo
 from dynamic_mcp.upstream.link import LinkOwner
 from tests.fakes import FakeUpstream, settled, text_of, tool
 from tests.features.approvals.scene import ANSWERS, CAN_ASK, ONE, Json, Scene, approving, status_of
@@ -97,8 +97,8 @@ class ModernOpener:
         self._upstream = upstream
 
     async def __call__(
-        self, config: GroupConfig, listener: LinkOwner, hello: ClientHello, *, lacks: Era | None = None
-    ) -> tuple[AnyLink, ServerHello]:
+        self, config: GroupConfig, listener: LinkOwner, hello: ClientInfo, *, lacks: Era | None = None
+    ) -> tuple[AnyLink, ServerInfo]:
         return await open_modern(self._upstream, listener, hello)
 
 

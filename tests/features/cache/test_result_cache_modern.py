@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from dynamic_mcp.client import ClientHello
+from dynamic_mcp.client import ClientInfo
 from dynamic_mcp.config.resolved import GroupConfig, Share
 from dynamic_mcp.features.cache.config import Cache
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.upstream.any_link import AnyLink
-from dynamic_mcp.upstream.handshake import Era, ServerHello
+from dynamic_mcp.upstream.handshake import Era, ServerInfo
 from dynamic_mcp.upstream.link import LinkOwner
 from tests.fakes import Client, FakeClock, Json, config_of, group_config, tool
 from tests.modern_client import ModernClient, retry_of
@@ -54,8 +54,8 @@ class Scene:
         return complete(content=[{"type": "text", "text": "fine"}], **members)
 
     async def _open(
-        self, config: GroupConfig, listener: LinkOwner, hello: ClientHello, *, lacks: Era | None = None
-    ) -> tuple[AnyLink, ServerHello]:
+        self, config: GroupConfig, listener: LinkOwner, hello: ClientInfo, *, lacks: Era | None = None
+    ) -> tuple[AnyLink, ServerInfo]:
         return await open_modern(self.upstream, listener, hello)
 
     async def legacy(self, subject: str = "ann") -> Client:

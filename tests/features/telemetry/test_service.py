@@ -73,4 +73,4 @@ async def test_what_a_reload_leaves_as_it_is_goes_on(receivers: tuple[Receiver, 
 
 async def test_without_telemetry_nobody_observes() -> None:
     async with observed(None) as (_, client):
-        assert client.session.is_greeted
+        assert client.session.is_initialized

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dynamic_mcp.client import ClientHello
+from dynamic_mcp.client import ClientInfo
 from dynamic_mcp.config.workspace import SERVER_MARK
 from dynamic_mcp.errors import Unreachable
 from dynamic_mcp.upstream.open import open_link
@@ -79,7 +79,7 @@ async def test_the_link_says_what_each_tool_does(pack: Path) -> None:
     unknown = command(name="guess", effect="unknown")
     writing = command(name="make", effect="write")
     link, hello = await open_link(
-        group_config(upstream=line(command(), destroying, unknown, writing)), Ear(), ClientHello()
+        group_config(upstream=line(command(), destroying, unknown, writing)), Ear(), ClientInfo()
     )
     try:
         answer = await link.request("tools/list", timeout_s=BOUND_S)
@@ -302,7 +302,7 @@ async def test_longer_results_are_kept_as_those_of_servers_are(tmp_path: Path) -
 async def test_a_program_that_is_not_there_is_unreachable() -> None:
     for missing in ("no-such-program-here", "/no/such/program"):
         with pytest.raises(Unreachable, match="was not found"):
-            await open_link(group_config(upstream=_with_command(missing)), Ear(), ClientHello())
+            await open_link(group_config(upstream=_with_command(missing)), Ear(), ClientInfo())
 
 
 def _with_command(name: str) -> Any:  # Any: the struct of `line`
@@ -329,7 +329,7 @@ async def test_the_version_of_the_program_is_that_of_the_server() -> None:
     from msgspec.structs import replace
 
     versioned = replace(line(), version=("--version",), fixed=())
-    link, hello = await open_link(group_config(upstream=versioned), Ear(), ClientHello())
+    link, hello = await open_link(group_config(upstream=versioned), Ear(), ClientInfo())
     await link.close()
 
     info = json.loads(bytes(hello.result["serverInfo"]))

@@ -1,1 +1,1 @@
-"""What commands have to do with the audit log."""
+"""The commands of the audit log."""

@@ -210,7 +210,7 @@ def _print_each(out: Output, lines: list[StoredLine]) -> None:
 
 
 def _print_json(out: Output, stored: StoredLine) -> None:
-    """Print a line as it is stored; a damaged one as a text."""
+    """Print a stored line unchanged; a damaged one as a text."""
     try:
         value: object = json.loads(stored.data)
     except (ValueError, RecursionError):

@@ -1,6 +1,6 @@
-"""Counts connected persons, where servers have a login of each: a person is known while it has a client.
+"""Counts connected users, where servers have a login of each: a user is known while it has a client.
 
-Without such servers none is counted: then all clients over HTTP use the same groups.
+Without such servers, users are not counted: all clients over HTTP use the same groups.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from dynamic_mcp.client import Client
 from dynamic_mcp.identity import Principal
 
 
-class Persons:
-    """The persons whose clients are connected. `on_arrival` and `on_end` are called with the first and the last."""
+class ConnectedUsers:
+    """The users whose clients are connected. `on_arrival` and `on_end` are called with the first and the last."""
 
     def __init__(self, on_arrival: Callable[[Principal], None], on_end: Callable[[Principal], None]) -> None:
         self._on_arrival = on_arrival
@@ -30,7 +30,7 @@ class Persons:
         clients.add(client)
 
     def release(self, client: Client) -> None:
-        """Count a client no more."""
+        """Remove a client."""
         clients = self._clients.get(client.principal)
         if clients is None or client not in clients:
             return
@@ -40,12 +40,12 @@ class Persons:
             self._on_end(client.principal)
 
     def adopt(self, clients: Iterable[Client]) -> list[Principal]:
-        """Count clients of before there were such servers, and return all persons; without reporting an arrival."""
+        """Count clients that connected before there were such servers, and return all users; reports no arrival."""
         for client in clients:
             if client.workspace is None and not client.authentication.is_local:
                 self._clients.setdefault(client.principal, set()).add(client)
         return [*self._clients]
 
     def forget(self) -> None:
-        """Forget all persons, since there are no such servers."""
+        """Forget all users, since there are no such servers."""
         self._clients.clear()
