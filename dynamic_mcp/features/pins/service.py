@@ -155,16 +155,16 @@ class DefinitionGate:
     @property
     def is_behind(self) -> bool:
         """True if the group has a catalog that is not judged yet."""
-        known = self.group.known
-        return known is not self._whole and known is not None
+        catalog = self.group.known
+        return catalog is not self._whole and catalog is not None
 
     async def catch_up(self) -> None:
         """Judge the group's current catalog, unless it changes faster than it can be judged."""
         for _ in range(2):  # a thread may have started with an earlier catalog
-            known = self.group.known
-            if known is None or known is self._whole:
+            catalog = self.group.known
+            if catalog is None or catalog is self._whole:
                 return
-            self.admit(known)
+            self.admit(catalog)
             if self._judging is not None:
                 await asyncio.wait([self._judging])
 
@@ -190,10 +190,10 @@ class DefinitionGate:
 
     def check(self, method: str, params: Mapping[str, Raw] | None, *, shown: str = "") -> None:
         """Check a request before it is sent. Raises DefinitionHeld if its target is held back."""
-        known = self.group.known
-        if known is not self._whole and known is not None:
-            self.admit(known)
-            if known is not self._whole and method in _ABOUT_DEFINITIONS:
+        catalog = self.group.known
+        if catalog is not self._whole and catalog is not None:
+            self.admit(catalog)
+            if catalog is not self._whole and method in _ABOUT_DEFINITIONS:
                 raise self._refusal(f"`{one_line(shown or method)}`", "the server has changed, and is being compared")
         if self.held and params:
             for key in _targets(method, params, self.held):

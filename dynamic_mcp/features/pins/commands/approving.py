@@ -67,7 +67,7 @@ def approve_definitions(
     if not is_sure and not _may_approve(this, chosen, is_whole=bool(names)):
         this.out.say("nothing was approved")
         return 1
-    just_asked = shown.asked if is_sure else frozenset[str]()  # the server may have changed while the user decided
+    just_asked = shown.contacted if is_sure else frozenset[str]()  # a server may change while the user decides
     outcome = _approve(this, shown, chosen, _ask_again(this, chosen, just_asked))
     _say(this, outcome)
     return _finish(this, shown, outcome) or (1 if outcome.refused else 0)

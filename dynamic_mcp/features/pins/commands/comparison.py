@@ -56,13 +56,13 @@ class ServerComparison(Struct, frozen=True):
 
 
 class Survey(Struct, frozen=True):
-    """Servers of a config, compared with its lock file. `asked` are the names of servers that were contacted."""
+    """Servers of a config, compared with its lock file. `contacted` are the names of servers that were asked."""
 
     config: Config
     file: Path
     lock: PinSet
     servers: tuple[ServerComparison, ...]
-    asked: frozenset[str]
+    contacted: frozenset[str]
 
 
 def survey(this: Invocation, names: tuple[str, ...], *, is_live: bool, asks_unchanged: bool = False) -> Survey:
@@ -86,11 +86,11 @@ def survey(this: Invocation, names: tuple[str, ...], *, is_live: bool, asks_unch
 
 def _select(config: Config, names: tuple[str, ...]) -> Config:
     """Return the config with only these groups. Raises NotFound."""
-    known = {group.name: group for group in config.groups}
+    groups = {group.name: group for group in config.groups}
     for name in names:
-        if name not in known:
+        if name not in groups:
             raise unknown_group(name, config)
-    return replace(config, groups=tuple(known[name] for name in dict.fromkeys(names))) if names else config
+    return replace(config, groups=tuple(groups[name] for name in dict.fromkeys(names))) if names else config
 
 
 def read_lock(file: Path) -> PinSet:
