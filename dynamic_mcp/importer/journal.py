@@ -152,10 +152,10 @@ class ChangeJournal:
             found = [entry for entry in entries if id in (entry.id, entry.run)]
         if found:
             return found
-        known = ", ".join(dict.fromkeys(entry.run or entry.id for entry in entries if not entry.is_undone))
-        if not known and id is None:
+        ids = ", ".join(dict.fromkeys(entry.run or entry.id for entry in entries if not entry.is_undone))
+        if not ids and id is None:
             raise NothingToUndo
-        hint = f"can be undone: {known}" if known else "there is nothing to undo"
+        hint = f"can be undone: {ids}" if ids else "there is nothing to undo"
         raise NotFound("change", id or "latest", hint=hint)
 
     def plan_undo(self, entries: Iterable[JournalEntry]) -> list[list[Restoration]]:

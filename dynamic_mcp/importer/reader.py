@@ -142,11 +142,11 @@ def _make_superseded(source: SettingsSource, newer: Path) -> Reading:
 
 
 def _count_unrequested(
-    adapter: Adapter, scope: ToolScope, machine: Machine, known: Container[Path] = ()
+    adapter: Adapter, scope: ToolScope, machine: Machine, counted: Container[Path] = ()
 ) -> Iterator[tuple[FileLocation, Reading]]:
-    """Yield readings with the number of a scope's omitted servers, except in `known` files."""
+    """Yield readings with the number of a scope's omitted servers, except in `counted` files."""
     of_scope = _read_scope(adapter, scope, machine)
-    found = [(place, each) for place, each in of_scope if each.servers and each.source.file not in known]
+    found = [(place, each) for place, each in of_scope if each.servers and each.source.file not in counted]
     count = sum(len(reading.servers) for _, reading in found)
     servers = f"{count} servers are left out" if count > 1 else "1 server is left out"
     reason = f"{servers}: `dynamic-mcp import {adapter.name} --scope all` imports every scope"

@@ -96,7 +96,7 @@ def _copy_attributes(written: Path, target: Path, *, is_private: bool) -> None:
 
 def _make_directories(directory: Path) -> list[Path]:
     missing = [each for each in (directory, *directory.parents) if not each.exists()]
-    is_ours = any(directory.is_relative_to(own) for own in (paths.config_dir(), paths.state_dir()))
+    is_ours = any(directory.is_relative_to(each) for each in (paths.config_dir(), paths.state_dir()))
     try:
         if is_ours:
             paths.make_private_dir(directory)

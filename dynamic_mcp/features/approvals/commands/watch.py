@@ -28,12 +28,12 @@ def watch_pending(this: Invocation) -> None:
     while True:
         waiting = of_config(this, ApprovalClient().list_pending())
         left &= {each.id for each in waiting}
-        asked = next((each for each in waiting if each.id not in left), None)
-        if asked is None:
+        pending = next((each for each in waiting if each.id not in left), None)
+        if pending is None:
             with open_keyboard() as read:
                 discard(read, _EVERY_S)
-        elif not _ask(this, asked):
-            left.add(asked.id)
+        elif not _ask(this, pending):
+            left.add(pending.id)
 
 
 def _ask(this: Invocation, pending: QueuedApproval) -> bool:
