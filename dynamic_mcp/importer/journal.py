@@ -264,7 +264,6 @@ def _describe_difference(written: bytes, now: bytes) -> str:
 
 
 def _count_equal(one: list[bytes], other: list[bytes]) -> int:
-    """Return the number of equal lines at the beginning."""
     return next(
         (n for n, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), min(len(one), len(other))
     )

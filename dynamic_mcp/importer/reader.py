@@ -202,7 +202,6 @@ def _note_disabled_here(
 
 
 def _adapt_to_place(adapter: Adapter, place: FileLocation | None) -> Adapter:
-    """Return the tool with the settings of this place."""
     if place is not None and place.variables is not None:
         adapter = replace(adapter, variables=place.variables)
     if place is not None and place.inherits is not None:
@@ -367,7 +366,6 @@ def _collect_inputs(document: object, adapter: Adapter) -> dict[str, PromptedInp
 
 
 def _is_server_like(value: object) -> bool:
-    """Return whether an object has a program or a URL."""
     if not isinstance(value, dict):
         return False
     return bool(value.keys() & _SERVER_FIELDS) or value.get("type") in _SERVER_TYPES

@@ -171,7 +171,6 @@ class Hiding:
             self._plain.update(word for word in words if len(word) >= _SHORTEST_PLAIN)
 
     def hidden(self, line: str) -> str:
-        """Return the line with its secrets masked."""
         line = _STRING.sub(lambda match: self._shown.get(match[0], match[0]), line)
         for value in sorted(self._plain, key=len, reverse=True):
             line = line.replace(value, MASKED)

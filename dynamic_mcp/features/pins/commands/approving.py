@@ -167,7 +167,6 @@ def _is_unpinned(pinned: PinnedServer, difference: Difference) -> bool:
 
 
 def _say(this: Invocation, outcome: _Approval) -> None:
-    """Print what was approved, and what was not."""
     if outcome.approved:
         this.out.say(f"approved: {_count(outcome.approved)}; running proxies follow")
     servers = dict.fromkeys(server.name for server, _, _ in outcome.refused)

@@ -40,13 +40,11 @@ class ServerComparison(Struct, frozen=True):
 
     @property
     def version(self) -> str:
-        """The version in the server's answer to `initialize`."""
         hello = (self.catalog.hello if self.catalog is not None else None) or {}
         return wire.text(wire.member(hello.get("serverInfo", wire.EMPTY_OBJECT), "version")) or ""
 
     @property
     def held(self) -> list[Difference]:
-        """The definitions that are held back."""
         return [each for each in self.differences if each.held]
 
     @property

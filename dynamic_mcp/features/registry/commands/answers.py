@@ -28,7 +28,6 @@ class Prompt:
     """Asks the user at the terminal. Raises KeyboardInterrupt on Ctrl-C."""
 
     def choose(self, options: Sequence[Option]) -> Option:
-        """Ask for one of several options."""
         import questionary
 
         choices = [
