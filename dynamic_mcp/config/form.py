@@ -238,7 +238,7 @@ class Settings(Launch, frozen=True):
         "The maximum size of a message. Default: 67108864 (64 MiB).",
     ] = 64 * 1024 * 1024
     access: Annotated[Access | None, "Who may use what. Default: no rules."] = None
-    approval: Annotated[Approval | None, OfFeature("approvals"), "How a person is asked before a call."] = None
+    approval: Annotated[Approval | None, OfFeature("approvals"), "How a user is asked before a call."] = None
     audit: Annotated[
         Annotated[Audit | Literal[False] | None, Switch()],
         OfFeature("audit"),

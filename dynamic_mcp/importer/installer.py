@@ -64,7 +64,6 @@ class InstallPlan:
 
     @property
     def is_needed(self) -> bool:
-        """Return whether any file would change."""
         return bool(self.changes)
 
 

@@ -74,16 +74,13 @@ class ForeignServer:
     is_refused: bool = False
 
     def with_fields(self, fields: Mapping[str, object]) -> ForeignServer:
-        """Return the same server with these fields in its entry."""
         return replace(self, entry={**self.entry, **fields})
 
     @property
     def is_off(self) -> bool:
-        """Return whether the tool has disabled it."""
         return self.entry.get("enabled") is False
 
     def without_field(self, name: str) -> ForeignServer:
-        """Return the same server without this field in its entry."""
         return replace(self, entry={key: value for key, value in self.entry.items() if key != name})
 
 

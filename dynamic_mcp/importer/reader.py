@@ -146,11 +146,11 @@ def _make_superseded(source: SettingsSource, newer: Path) -> Reading:
 
 
 def _count_unrequested(
-    adapter: Adapter, scope: ToolScope, machine: Machine, known: Container[Path] = ()
+    adapter: Adapter, scope: ToolScope, machine: Machine, counted: Container[Path] = ()
 ) -> Iterator[tuple[FileLocation, Reading]]:
-    """Yield readings with the number of a scope's omitted servers, except in `known` files."""
+    """Yield readings with the number of a scope's omitted servers, except in `counted` files."""
     of_scope = _read_scope(adapter, scope, machine)
-    found = [(place, each) for place, each in of_scope if each.servers and each.source.file not in known]
+    found = [(place, each) for place, each in of_scope if each.servers and each.source.file not in counted]
     count = sum(len(reading.servers) for _, reading in found)
     servers = f"{count} servers are left out" if count > 1 else "1 server is left out"
     reason = f"{servers}: `dynamic-mcp import {adapter.name} --scope all` imports every scope"
@@ -206,7 +206,6 @@ def _note_disabled_here(
 
 
 def _adapt_to_place(adapter: Adapter, place: FileLocation | None) -> Adapter:
-    """Return the tool with the settings of this place."""
     if place is not None and place.variables is not None:
         adapter = replace(adapter, variables=place.variables)
     if place is not None and place.inherits is not None:
@@ -371,7 +370,6 @@ def _collect_inputs(document: object, adapter: Adapter) -> dict[str, PromptedInp
 
 
 def _is_server_like(value: object) -> bool:
-    """Return whether an object has a program or a URL."""
     if not isinstance(value, dict):
         return False
     return bool(value.keys() & _SERVER_FIELDS) or value.get("type") in _SERVER_TYPES

@@ -28,7 +28,7 @@ def scene(platform: str = "linux", scope: ToolScope = ToolScope.PROJECT) -> Scen
     """Return a scene with some inputs, and a server that sets OWN itself."""
     assert platform in ("linux", "win32")
     machine = Machine(Path("/home/me"), Path("/home/me/work"), {}, "win32" if platform == "win32" else "linux")
-    return Scene(machine, scope, "tool", "my-server", inputs=ASKED, own=frozenset({"OWN"}))
+    return Scene(machine, scope, "tool", "my-server", inputs=ASKED, server_variables=frozenset({"OWN"}))
 
 
 @pytest.mark.parametrize(

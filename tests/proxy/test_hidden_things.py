@@ -239,7 +239,7 @@ def _effect(answer: bytes, success: str) -> Effect:
     """Return what an answer says of the decision."""
     if success.encode() in answer:
         return Effect.ALLOW
-    is_asked = b"needs approval" in answer or b"a person denied it" in answer
+    is_asked = b"needs approval" in answer or b"the user denied it" in answer
     return Effect.ASK if is_asked else Effect.DENY
 
 

@@ -32,12 +32,12 @@ def _check_channels(config: Config) -> Iterator[Finding]:
     approval = settings_of(config)
     has_others = config.http is not None and bool(config.http.auth)
     if "queue" not in approval.channels:
-        what = "clients that cannot show a form are refused what a person must approve"
+        what = "clients that cannot show a form are refused what a user must approve"
         yield warning((*_ROOT, "channels"), what, "add `queue`, and answer with `dynamic-mcp approve`")
         return
     if has_others and "client" not in approval.channels:
         what = "people who connect over HTTP cannot approve their own calls: only a user of this machine can"
         yield warning((*_ROOT, "channels"), what, "add `client`, so that their AI tools may ask them")
     if not approval.notify.desktop and not approval.notify.command:
-        what = "no person is notified of calls in the queue"
+        what = "no user is notified of calls in the queue"
         yield warning((*_ROOT, "notify"), what, "give a `command`, or look at `dynamic-mcp approve list`")

@@ -15,7 +15,7 @@ _Remembered = Annotated[tuple[Remember, ...], Value(unique, written=list[Remembe
 
 
 class Notify(Section, frozen=True):
-    """How a person learns that something waits in the queue."""
+    """How a user learns that something waits in the queue."""
 
     desktop: Annotated[bool, "Show a notification on the desktop, where there is one. Default: true."] = True
     command: Annotated[
@@ -24,7 +24,7 @@ class Notify(Section, frozen=True):
 
 
 class Approval(Section, frozen=True):
-    """How a person is asked before a call whose rule says `ask`."""
+    """How a user is asked before a call whose rule says `ask`."""
 
     channels: Annotated[
         _Channels,
@@ -43,9 +43,9 @@ class Approval(Section, frozen=True):
         " Default: 10min.",
     ] = field(default=600.0, name="valid_for")
     remember: Annotated[
-        _Remembered, "For how long a person may approve a tool with any arguments, besides once. Default: both."
+        _Remembered, "For how long a user may approve a tool with any arguments, besides once. Default: both."
     ] = ("hour", "session")
-    notify: Annotated[Notify, "How a person learns that something waits in the queue."] = Notify()
+    notify: Annotated[Notify, "How a user learns that something waits in the queue."] = Notify()
 
 
 def settings_of(config: Config) -> Approval:

@@ -152,7 +152,7 @@ class HumanApproval:
         form, channels = self._find_channels(message, subject)
         question = self._approvals.ask(subject.key, _asker(message.request))
         if question is None:
-            raise ApprovalDenied(subject.label, "too many other calls wait for a person")
+            raise ApprovalDenied(subject.label, "too many other calls wait for a user")
         self._begin(question, subject, message.request.client)
         pending = PendingApproval(message, subject, question, self._settings, self._clock, form=form)
         reporting = self._tasks.create(pending.report_progress(), name="progress of an approval")
@@ -209,7 +209,7 @@ class HumanApproval:
             return ApprovalGrant(question.id, verdict, question.expires_at)
         current = message.group.group.current_for(message.request.client)
         if current is not message.group.group or describe(message, subject.key.rule).key != subject.key:
-            raise ApprovalDenied(subject.label, "it has changed since a person was asked")
+            raise ApprovalDenied(subject.label, "it has changed since the user was asked")
         grant = self._approvals.use(subject.key, message.request.client)
         if grant is None:
             raise ApprovalDenied(subject.label, "the approval was used by another call with the same arguments")
@@ -296,14 +296,14 @@ class HumanApproval:
     def _observe(
         self, message: UpstreamRequest, subject: Subject, id: str, verdict: Verdict | None, waited_s: float
     ) -> None:
-        seen = message.request.observation
-        if seen is None:
+        observation = message.request.observation
+        if observation is None:
             return
         if verdict is None:
-            seen.approval = ApprovalNote(id, "pending", waited_s=waited_s)
+            observation.approval = ApprovalNote(id, "pending", waited_s=waited_s)
             return
         original = None if verdict.arguments is None else subject.arguments
-        seen.approval = ApprovalNote(
+        observation.approval = ApprovalNote(
             id, verdict.outcome, verdict.by, verdict.channel, waited_s, original, verdict.reason
         )
 
@@ -316,9 +316,10 @@ def _rules_of(config: Config) -> object:
 
 def _observe_refusal(message: UpstreamRequest, reason: str) -> None:
     """Tell observers why a request was refused without asking a user."""
-    seen = message.request.observation
-    if seen is not None:
-        seen.approval = structs.replace(seen.approval or ApprovalNote("", ""), outcome="denied", reason=reason)
+    observation = message.request.observation
+    if observation is not None:
+        note = observation.approval or ApprovalNote("", "")
+        observation.approval = structs.replace(note, outcome="denied", reason=reason)
 
 
 def _asker(request: Request) -> Hashable:
@@ -328,7 +329,7 @@ def _asker(request: Request) -> Hashable:
 
 def _describe_pause(paused_s: float) -> str:
     within, left = round(DENIALS_WITHIN_S / 60), math.ceil(paused_s / 60)
-    denied = f"persons have denied it {MAX_DENIALS} times within {within} minutes"
+    denied = f"users have denied it {MAX_DENIALS} times within {within} minutes"
     return f"{denied}; for {left} min more, it is denied without asking"
 
 
@@ -339,7 +340,7 @@ def _denial(subject: Subject, verdict: Verdict) -> ApprovalDenied:
         case "dropped":
             return ApprovalDenied(subject.label, verdict.reason)
         case _:
-            return ApprovalDenied(subject.label, f"a person denied it{verdict.reason and f': {verdict.reason}'}")
+            return ApprovalDenied(subject.label, f"the user denied it{verdict.reason and f': {verdict.reason}'}")
 
 
 def _with_arguments(message: UpstreamRequest, edited: Raw) -> UpstreamRequest:
@@ -353,7 +354,7 @@ def _with_note(answer: Frame, id: str, edited: Raw) -> Frame:
     """Add a note to an answer that a user changed the arguments."""
     if not len(answer.result):
         return answer
-    note = {"id": id, "status": "changed", "note": "a person has changed the arguments", "arguments": edited}
+    note = {"id": id, "status": "changed", "note": "the user has changed the arguments", "arguments": edited}
     try:
         return structs.replace(answer, result=wire.with_member(answer.result, note, "_meta", APPROVAL))
     except wire.Malformed:  # a `_meta` that is not an object stays unchanged

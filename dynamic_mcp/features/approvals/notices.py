@@ -65,7 +65,6 @@ class ApprovalNotices:
             self._start(settings.notify.command, json.dumps(to_json(pending, time.time())).encode() + b"\n", {})
 
     async def close(self) -> None:
-        """Stop the running programs."""
         self._tasks.cancel_all()
         await self._tasks.wait()
 

@@ -77,7 +77,6 @@ class Queue:
         return True
 
     def remove(self, question: ApprovalQuestion, why: str) -> None:
-        """Remove a question, if it is there."""
         if self._puts.pop(question.id, None) is not None:
             self._server.remove(question.id, why)
 
@@ -142,7 +141,6 @@ class ApprovalServer:
             self._is_serving = False
 
     async def _take_decisions(self) -> None:
-        """Receive decisions while calls wait."""
         touched_at = time.monotonic()
         while self._pending or self._removed:
             self._changed.clear()

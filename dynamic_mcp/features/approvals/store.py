@@ -175,7 +175,6 @@ class ApprovalStore:
             self._path(id).unlink()
 
     def touch(self, id: str) -> None:
-        """Record that a call's proxy is alive."""
         with contextlib.suppress(OSError):
             os.utime(self._path(id))
 

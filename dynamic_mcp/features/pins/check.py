@@ -20,27 +20,21 @@ _MAX_NAMED = 5
 
 def make_check(config: Config) -> CheckCatalog:
     """Return a check that compares catalogs with the pins of a config."""
-    return _PinChecker(config).check
+    lock, problem, path = PinSet(), "", find_lock_file(config)
+    try:
+        lock = read_lock(path)
+    except (OSError, StoreError) as exc:
+        problem = f"its definitions are not compared: `{path}` cannot be read: {os_reason(exc)}"
 
-
-class _PinChecker:
-    def __init__(self, config: Config) -> None:
-        self._pinnings = {name: each.pinning for name, each in config.presentations.items()}
-        self._lock, self._problem = PinSet(), ""
-        path = find_lock_file(config)
-        try:
-            self._lock = read_lock(path)
-        except (OSError, StoreError) as exc:
-            self._problem = f"its definitions are not compared: `{path}` cannot be read: {os_reason(exc)}"
-
-    def check(self, group: str, catalog: Catalog) -> Iterator[Finding]:
-        pinning = self._pinnings.get(group, Pinning())
+    def check(group: str, catalog: Catalog) -> Iterator[Finding]:
+        presentation = config.presentations.get(group)
+        pinning = Pinning() if presentation is None else presentation.pinning
         if pinning.policy == "trust":
             return
-        if self._problem:
-            yield Finding(Level.WARNING, group, self._problem, "repair or remove it")
+        if problem:
+            yield Finding(Level.WARNING, group, problem, "repair or remove it")
             return
-        stored = self._lock.servers.get(group)
+        stored = lock.servers.get(group)
         pinned = pins_of_source(stored, pinning.source)
         if stored is not None and pinned is None:
             yield Finding(
@@ -59,6 +53,8 @@ class _PinChecker:
         for each in differences:
             if each.note and not each.held:
                 yield Finding(Level.WARNING, group, f"{_join([each])}: {each.note}", "read its definition")
+
+    return check
 
 
 def _join(differences: Sequence[Difference]) -> str:

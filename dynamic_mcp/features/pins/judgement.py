@@ -119,11 +119,13 @@ def judge(pinned: PinnedServer | None, catalog: Catalog, policy: Policy, *, toda
             (new if before is None else changed).append(difference)
     if not changed and not new:
         return PinJudgement()
-    room, names = _Room(pinned), _PinnedNames(pinned)
+    room = _Room(pinned)
+    names: dict[PinKind, LookAlikes] = {}
+    alike = (_describe_alike(pinned, each.key, names) if pinned.pins(each.key[0]) else "" for each in new)
     return PinJudgement(
         (
             *(structs.replace(each, held=_why_held(each, policy)) for each in changed),
-            *(_judge_new(each, policy, room, names) for each in new),
+            *(_judge_new(each, policy, room, name) for each, name in zip(new, alike, strict=True)),
         )
     )
 
@@ -149,9 +151,9 @@ def _find_danger(before: Pin, form: Raw) -> str:
     return ""
 
 
-def _judge_new(new: Difference, policy: Policy, room: _Room, names: _PinnedNames) -> Difference:
+def _judge_new(new: Difference, policy: Policy, room: _Room, alike: str) -> Difference:
     notes = ["it has a member twice"] if has_duplicates(new.form) else []
-    held, alike = describe_hidden(new.form), names.describe_alike(new.key)
+    held = describe_hidden(new.form)
     if alike:
         notes.append(alike)
         held = held or (alike if policy == "hold" else "")
@@ -172,25 +174,15 @@ def _pin(fingerprint: str, form: Raw, today: str) -> Pin:
     return Pin(fingerprint, wire.ABSENT, today)
 
 
-class _PinnedNames:
-    """The pinned names, to find others that look like them."""
-
-    def __init__(self, pinned: PinnedServer) -> None:
-        self._pinned = pinned
-        self._by_kind: dict[PinKind, LookAlikes] = {}
-
-    def describe_alike(self, key: Key) -> str:
-        """Return a description of the pinned name that a new name looks like; empty if there is none."""
-        kind, name = key
-        if not self._pinned.pins(kind):
-            return ""
+def _describe_alike(pinned: PinnedServer, key: Key, names: dict[PinKind, LookAlikes]) -> str:
+    """Return a description of the pinned name that a new name looks like; empty if there is none."""
+    kind, name = key
+    if kind not in names:
         from dynamic_mcp.features.pins.look_alikes import LookAlikes
 
-        names = self._by_kind.get(kind)
-        if names is None:
-            names = self._by_kind[kind] = LookAlikes(self._pinned.pins(kind))
-        alike = names.find(name)
-        return "" if alike is None else f"its name looks like that of the {kind.noun} `{one_line(alike)}`"
+        names[kind] = LookAlikes(pinned.pins(kind))
+    alike = names[kind].find(name)
+    return "" if alike is None else f"its name looks like that of the {kind.noun} `{one_line(alike)}`"
 
 
 # --- new pins -----------------------------------------------------------------------------------------------

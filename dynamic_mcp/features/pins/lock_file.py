@@ -61,7 +61,6 @@ class PinnedServer(Struct, frozen=True, omit_defaults=True):
         return found
 
     def with_pins(self, pins: Mapping[Key, Pin]) -> PinnedServer:
-        """Return the server with these pins added or replaced."""
         changed: dict[str, object] = {}
         for kind in PinKind:
             new = {name: pin for (each, name), pin in pins.items() if each is kind}

@@ -90,7 +90,6 @@ class PinBook:
         self._write_soon()
 
     def watch(self, *, is_wanted: bool) -> None:
-        """Poll the file while `is_wanted`."""
         self._is_watching = is_wanted
         if is_wanted and self._poll is None and not self._is_closed:
             self._poll = asyncio.get_running_loop().call_later(POLL_S, self._look) if _has_loop() else None

@@ -64,7 +64,6 @@ class PinService(GateService):
         self.book = self._open(config)
 
     def make_gate(self, group: Group, pinning: Pinning) -> DefinitionGate:
-        """Return the gate for definitions of a group."""
         gate = DefinitionGate(group, pinning, self)
         self._gates.add(gate)
         return gate
@@ -91,11 +90,9 @@ class PinService(GateService):
         return await self._workers.run(partial(judge, pinned, whole, pinning.policy))
 
     def start(self, gate: DefinitionGate) -> asyncio.Task[None]:
-        """Start a gate's judgement in a thread."""
         return self._tasks.create(gate.judge_apart(), name=f"definitions of group {gate.group.name}")
 
     def watch(self) -> None:
-        """Watch for approvals while something is held."""
         self.book.watch(is_wanted=self._holds_any())
 
     def report(self, group: Group, report: PinReport) -> None:
@@ -142,7 +139,6 @@ class DefinitionGate:
 
     @property
     def is_current(self) -> bool:
-        """True while the group has this gate."""
         return self.group.admission.gate is self
 
     # --- Gate ------------------------------------------------------------------------------------------
@@ -155,16 +151,16 @@ class DefinitionGate:
     @property
     def is_behind(self) -> bool:
         """True if the group has a catalog that is not judged yet."""
-        known = self.group.catalog
-        return known is not self._whole and known is not None
+        catalog = self.group.catalog
+        return catalog is not self._whole and catalog is not None
 
     async def catch_up(self) -> None:
         """Judge the group's current catalog, unless it changes faster than it can be judged."""
         for _ in range(2):  # a thread may have started with an earlier catalog
-            known = self.group.catalog
-            if known is None or known is self._whole:
+            catalog = self.group.catalog
+            if catalog is None or catalog is self._whole:
                 return
-            self.admit(known)
+            self.admit(catalog)
             if self._judging is not None:
                 await asyncio.wait([self._judging])
 
@@ -190,10 +186,10 @@ class DefinitionGate:
 
     def check(self, method: str, params: Mapping[str, Raw] | None, *, shown: str = "") -> None:
         """Check a request before it is sent. Raises DefinitionHeld if its target is held back."""
-        known = self.group.catalog
-        if known is not self._whole and known is not None:
-            self.admit(known)
-            if known is not self._whole and method in _ABOUT_DEFINITIONS:
+        catalog = self.group.catalog
+        if catalog is not self._whole and catalog is not None:
+            self.admit(catalog)
+            if catalog is not self._whole and method in _ABOUT_DEFINITIONS:
                 raise self._refusal(f"`{one_line(shown or method)}`", "the server has changed, and is being compared")
         if self.held and params:
             for key in _targets(method, params, self.held):
@@ -411,7 +407,6 @@ class PinReport(Struct, frozen=True):
         return frozenset((*map(_mark, self.differences), *(("baseline",) if self.is_baseline else ())))
 
     def without(self, reported: set[str]) -> PinReport:
-        """Return the report without what was reported before."""
         differences = tuple(each for each in self.differences if _mark(each) not in reported)
         return PinReport(self.versions, differences, self.is_baseline and "baseline" not in reported)
 
@@ -421,7 +416,6 @@ class PinReport(Struct, frozen=True):
         return self.is_baseline or any(map(_is_alarming, self.differences))
 
     def describe(self, group: str) -> str:
-        """Return the report as one log line."""
         names = self._names()
         changed, added, held = len(names["changed"]), len(names["added"]), names["held"]
         unpinned = sum(not each.fits and not each.held for each in self.differences)
@@ -438,7 +432,6 @@ class PinReport(Struct, frozen=True):
         return f"group {group}{self.versions}: {'; '.join(filter(None, parts))}; run `{command}`"
 
     def members(self) -> Mapping[str, object]:
-        """Return the report as the details of an event."""
         found: dict[str, object] = {member: names[:_MAX_NAMED] for member, names in self._names().items() if names}
         return {**found, "baseline": "new"} if self.is_baseline else found
 

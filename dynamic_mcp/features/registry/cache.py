@@ -40,7 +40,6 @@ class AnswerCache:
         self._clock = clock
 
     def load(self, url: str, headers: Mapping[str, str]) -> CachedAnswer | None:
-        """Return the last answer."""
         with suppress(OSError):
             return self._store(url, headers).load_or_set_aside("the cached answer of a registry in")
         return None

@@ -93,7 +93,7 @@ class RegistryClient:
 
     async def _list(self, path: str, query: Mapping[str, str], most_pages: int) -> ServerListing:
         documents: dict[tuple[str, str], ServerDocument] = {}
-        skipped, cursor, known = 0, "", set[str]()
+        skipped, cursor, cursors = 0, "", set[str]()
         for _ in range(most_pages):
             page = {**query, "limit": str(PAGE_SIZE)} | ({"cursor": cursor} if cursor else {})
             answer = await self._ask(path, page)
@@ -107,9 +107,9 @@ class RegistryClient:
                     skipped += 1
                 else:
                     documents.setdefault((document.name, document.version), document)
-            if not cursor or cursor in known:
+            if not cursor or cursor in cursors:
                 return ServerListing(tuple(documents.values()), skipped=skipped)
-            known.add(cursor)
+            cursors.add(cursor)
         return ServerListing(tuple(documents.values()), is_cut=bool(cursor), skipped=skipped)
 
     def _read_page(self, value: object) -> tuple[list[object], str]:

@@ -56,16 +56,16 @@ def read_registries(file: Path, environment: Mapping[str, str]) -> tuple[Registr
     surroundings = Surroundings(environment, sys.platform, file.absolute().parent)
     variables, _ = read_variables(variables_files(settings, surroundings))  # an unset variable is reported
     texts = Substitution({**environment, **variables})
-    own = cast("tuple[Registry, ...]", settings.registries)
-    registries = tuple(_resolve(each, number, texts) for number, each in enumerate(own))
+    written = cast("tuple[Registry, ...]", settings.registries)
+    registries = tuple(_resolve(each, number, texts) for number, each in enumerate(written))
     if texts.failures:
         where, _, message = texts.failures[0].partition(": ")
         raise ConfigError(str(file), where, message)
     return registries
 
 
-def _resolve(own: Registry, number: int, texts: Substitution) -> Registry:
+def _resolve(registry: Registry, number: int, texts: Substitution) -> Registry:
     at: Keys = ("settings", "registries", number)
-    url = texts.fill_url((*at, "url"), own.url)
-    headers = {name: texts.fill_secret((*at, "headers", name), text) for name, text in own.headers.items()}
-    return Registry(own.name, url.rstrip("/").removesuffix("/v0.1"), headers)
+    url = texts.fill_url((*at, "url"), registry.url)
+    headers = {name: texts.fill_secret((*at, "headers", name), text) for name, text in registry.headers.items()}
+    return Registry(registry.name, url.rstrip("/").removesuffix("/v0.1"), headers)

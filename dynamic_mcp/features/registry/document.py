@@ -173,7 +173,6 @@ class RemoteServer(_Part, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """The name of this option."""
         return self.url
 
 

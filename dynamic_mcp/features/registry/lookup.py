@@ -87,9 +87,10 @@ class Lookup:
         return [Hit(registry.name, each) for each in found.values()]
 
     async def _not_found(self, name: str, version: str) -> NotFound:
-        if version != LATEST and (known := await self.versions(name)):
-            shown = ", ".join(f"`{each.version}`" for each in known[:_VERSIONS_SHOWN])
-            return NotFound(f"version of `{name}`", version, [each.version for each in known], hint=f"it has {shown}")
+        if version != LATEST and (versions := await self.versions(name)):
+            shown = ", ".join(f"`{each.version}`" for each in versions[:_VERSIONS_SHOWN])
+            numbers = [each.version for each in versions]
+            return NotFound(f"version of `{name}`", version, numbers, hint=f"it has {shown}")
         near = _closest(name, [each.document.name for each in await self._guess(name)])
         guess = "did you mean " + " or ".join(f"`{each}`" for each in near) + "? " if near else ""
         return NotFound("server in the registry", name, hint=f"{guess}{_how_to_search(name)}")

@@ -76,11 +76,6 @@ def questions_about(option: Option) -> list[ServerQuestion]:
     return list(questions_of(parts_of(option)))
 
 
-def unanswered(option: Option, answers: ServerAnswers) -> list[ServerQuestion]:
-    """Return the questions that must still be answered."""
-    return [each for each in questions_about(option) if is_unanswered(each, answers)]
-
-
 def _samples(option: Option) -> ServerAnswers:
     return {each.key: (_SAMPLE,) for each in questions_about(option) if is_unanswered(each, {})}
 

@@ -29,7 +29,6 @@ class ServerOrigin(Struct, frozen=True, kw_only=True, omit_defaults=True, rename
     is_linked: bool = False
 
     def to_json(self) -> dict[str, object]:
-        """Return the origin for the config."""
         facts: dict[str, object] = msgspec.to_builtins(self)
         answers = {key: values[0] if len(values) == 1 else list(values) for key, values in self.answers.items()}
         return {**facts, "set": answers} if answers else facts

@@ -114,6 +114,7 @@ def image_of(package: Package) -> str:
 def _check(package: Package) -> None:
     """Refuse packages that cannot be started, and names that mean something else. Raises UnusableOption."""
     kind, identifier = package.kind, package.identifier
+    versions = _SEMANTIC_VERSION if kind == "npm" else _VERSION
     if kind not in _PROGRAMS:
         raise UnusableOption(_REFUSED.get(kind, f"this program does not know how to start packages of `{kind[:50]}`"))
     if package.transport != "stdio":
@@ -124,12 +125,8 @@ def _check(package: Package) -> None:
         raise UnusableOption(f"its identifier begins with `-`: `{identifier[:100]}`")
     if not _FORMS[kind].fullmatch(image_of(package) if kind == "oci" else identifier):
         raise UnusableOption(f"its identifier is not the name of a package: `{identifier[:100]}`")
-    if kind != "oci" and package.version and not _is_exact(kind, package.version):
+    if kind != "oci" and package.version and not versions.fullmatch(package.version):
         raise UnusableOption(f"its version is not an exact one: `{package.version[:100]}`")
-
-
-def _is_exact(kind: str, version: str) -> bool:
-    return bool((_SEMANTIC_VERSION if kind == "npm" else _VERSION).fullmatch(version))
 
 
 def _start_npm(package: Package, program: str, words: StartWords) -> list[str]:

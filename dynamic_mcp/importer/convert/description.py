@@ -145,8 +145,8 @@ def describe(name: str, entry: Mapping[str, object]) -> str:
 
 def with_description(name: str, entry: Mapping[str, object], text: str = "") -> Mapping[str, object]:
     """Return the entry with a description: the existing one, else `text`, else a generated one."""
-    own = entry.get("description")
-    if isinstance(own, str) and own.strip():
+    written = entry.get("description")
+    if isinstance(written, str) and written.strip():
         return entry
     rest = {key: value for key, value in entry.items() if key != "description"}
     return {"description": shorten(text) or describe(name, entry), **rest}

@@ -129,7 +129,7 @@ class ServerDraft:
             context.adapter.name,
             self.name,
             inputs=context.inputs,
-            own=frozenset(
+            server_variables=frozenset(
                 name for original in self.find_all(Meaning.ENV) for name in parse_members(original.value) or ()
             ),
             is_unset_empty=is_unset_empty,
@@ -195,12 +195,12 @@ def describe_kind(value: object) -> str:
     return "a date"
 
 
-def _flatten(server: Mapping[str, object], known: Mapping[str, Meaning | TimeoutField]) -> Iterator[FieldValue]:
-    nested = {name.partition(".")[0] for name in known if "." in name}
+def _flatten(server: Mapping[str, object], meanings: Mapping[str, Meaning | TimeoutField]) -> Iterator[FieldValue]:
+    nested = {name.partition(".")[0] for name in meanings if "." in name}
     for name, value in server.items():
         if name == "transport" and isinstance(value, dict):
-            yield from _flatten(value, known)
-        elif name in nested and name not in known and isinstance(value, dict):
+            yield from _flatten(value, meanings)
+        elif name in nested and name not in meanings and isinstance(value, dict):
             yield from (FieldValue(f"{name}.{inner}", each) for inner, each in value.items())
         else:
             yield FieldValue(name, value)

@@ -36,7 +36,6 @@ class Matcher:
             self.put(name, entry)
 
     def put(self, name: str, entry: Entry) -> None:
-        """Add an entry, or replace one."""
         if name in self._identities:
             self._names[self._identities[name].key].remove(name)
         self._entries[name] = entry

@@ -91,17 +91,14 @@ class Plan:
 
     @property
     def before(self) -> str | None:
-        """The text of the output; None if there is none yet."""
         return self.target.before
 
     @property
     def changed_servers(self) -> dict[str, Entry]:
-        """The new and changed servers."""
         return {name: entry for name, entry in self.servers.items() if self.target.servers.get(name) != entry}
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """The variables to write into the env file."""
         return self.target.vault.changed_variables(self.servers)
 
     @property
@@ -111,7 +108,6 @@ class Plan:
 
     @cached_property
     def after(self) -> str:
-        """The text of the output afterwards."""
         target = self.target
         text = target.text
         if not target.servers:
@@ -124,11 +120,9 @@ class Plan:
 
     @property
     def is_changed(self) -> bool:
-        """Return whether there is anything to write into the output."""
         return self.before != self.after and (self.before is not None or bool(self.servers))
 
     def with_servers(self, entries: Mapping[str, Entry]) -> Plan:
-        """Return the plan with these entries added or replaced."""
         return replace(self, servers={**self.servers, **entries})
 
     def without(self, names: Collection[str]) -> Plan:
@@ -139,7 +133,6 @@ class Plan:
         )
 
     def with_descriptions(self, texts: Mapping[str, str]) -> Plan:
-        """Return the plan with these descriptions of servers, by name."""
         servers = {
             name: {**entry, "description": texts[name]} if texts.get(name) else entry
             for name, entry in self.servers.items()
@@ -149,7 +142,6 @@ class Plan:
 
     @property
     def warnings(self) -> tuple[Notice, ...]:
-        """All notices, without duplicates."""
         of_files = [notice for reading in self.readings for notice in reading.notices]
         of_servers = [notice for item in self.items for notice in item.warnings]
         return tuple(dict.fromkeys([*of_files, *of_servers]))

@@ -60,8 +60,8 @@ class PromptedInput:
 class Scene:
     """The values that references in one server may refer to.
 
-    `own` are the variables of the server itself. With `is_unset_empty`, the tool replaces an unset variable by an
-    empty text instead of leaving the reference unchanged.
+    `server_variables` are those of the server itself. With `is_unset_empty`, the tool replaces an unset variable by
+    an empty text instead of leaving the reference unchanged.
     """
 
     machine: Machine
@@ -69,7 +69,7 @@ class Scene:
     tool: str
     server: str
     inputs: Mapping[str, PromptedInput] = field(default_factory=dict)
-    own: frozenset[str] = frozenset()
+    server_variables: frozenset[str] = frozenset()
     is_unset_empty: bool = False
 
 
@@ -148,7 +148,7 @@ class _Conversion:
         match kind:
             case Syntax.DEFAULT:
                 self._add_variable(content, match["default"])
-            case Syntax.LENIENT if content in self._scene.own and not self._env_name:
+            case Syntax.LENIENT if content in self._scene.server_variables and not self._env_name:
                 self._add_literal(match[0])  # the program expands it itself, as mcp-remote does
             case Syntax.ENV:
                 self._add_variable(content, match["env_default"])
@@ -245,16 +245,16 @@ class _Conversion:
             self._pieces.append(text)
 
     def _join(self) -> str:
-        made = ""
+        joined = ""
         for piece in self._pieces:
             if isinstance(piece, str):
-                made += escape(piece)
+                joined += escape(piece)
             else:
                 # `$` before a reference would escape it, so it is written as the default of a variable
-                text = made.rstrip("$")
-                dollars = made[len(text) :]
-                made = text + (f"${{DOLLAR:-{dollars}}}" if dollars else "") + piece[0]
-        return made
+                text = joined.rstrip("$")
+                dollars = joined[len(text) :]
+                joined = text + (f"${{DOLLAR:-{dollars}}}" if dollars else "") + piece[0]
+        return joined
 
 
 def _unique(texts: Iterable[str]) -> tuple[str, ...]:

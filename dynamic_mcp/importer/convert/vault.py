@@ -44,9 +44,9 @@ class Vault:
 
     def keep(self, server: str, name: str, value: str) -> str:
         """Add a secret of a server; return its variable: `name`, unless that already has another value."""
-        own, plain = to_variable(f"{server}_{name}"), to_variable(name)
-        numbered = (f"{own}_{number}" for number in range(2, len(self.values) + 3))
-        variable = next(each for each in (plain, own, *numbered) if self.values.get(each) in (None, value))
+        of_server, plain = to_variable(f"{server}_{name}"), to_variable(name)
+        numbered = (f"{of_server}_{number}" for number in range(2, len(self.values) + 3))
+        variable = next(each for each in (plain, of_server, *numbered) if self.values.get(each) in (None, value))
         self._moves[variable] = value
         return variable
 
@@ -66,10 +66,10 @@ class Vault:
     def _new_variable(self, secret: Secret, server: str, text: str) -> str:
         """Return an unused name, and none that the text refers to, since it would be its own default."""
         taken = {*self._variables_before, *self._moves, *_REFERENCE.findall(text)}
-        own = to_variable(f"{server}_{secret.name}")
+        of_server = to_variable(f"{server}_{secret.name}")
         plain = [to_variable(secret.name)] if secret.path == ("env", secret.name) else []
-        numbered = (f"{own}_{number}" for number in range(2, len(self._variables_before) + len(self._moves) + 3))
-        return next(name for name in (*plain, own, *numbered) if name not in taken)
+        numbered = (f"{of_server}_{number}" for number in range(2, len(taken) + 3))
+        return next(name for name in (*plain, of_server, *numbered) if name not in taken)
 
 
 def set_variables(text: str, variables: Mapping[str, str]) -> str:
@@ -171,7 +171,6 @@ class Hiding:
             self._plain.update(word for word in words if len(word) >= _SHORTEST_PLAIN)
 
     def hidden(self, line: str) -> str:
-        """Return the line with its secrets masked."""
         line = _STRING.sub(lambda match: self._shown.get(match[0], match[0]), line)
         for value in sorted(self._plain, key=len, reverse=True):
             line = line.replace(value, MASKED)

@@ -27,7 +27,7 @@ def read_bytes(file: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as exc:
-        raise FileError(file, f"cannot be read: {_explain(exc)}") from exc
+        raise FileError(file, f"cannot be read: {os_reason(exc)}") from exc
 
 
 def write_bytes(file: Path, data: bytes, *, expected: bytes | None, is_private: bool = False) -> list[Path]:
@@ -44,7 +44,7 @@ def write_bytes(file: Path, data: bytes, *, expected: bytes | None, is_private: 
         _replace(target, data, is_private=is_private)
     except OSError as exc:
         _remove_directories(directories)
-        raise FileError(file, f"cannot be written: {_explain(exc)}") from exc
+        raise FileError(file, f"cannot be written: {os_reason(exc)}") from exc
     return directories
 
 
@@ -53,7 +53,7 @@ def remove(file: Path, directories: list[Path]) -> None:
     try:
         file.unlink(missing_ok=True)
     except OSError as exc:
-        raise FileError(file, f"cannot be removed: {_explain(exc)}") from exc
+        raise FileError(file, f"cannot be removed: {os_reason(exc)}") from exc
     _remove_directories(directories)
 
 
@@ -96,13 +96,13 @@ def _copy_attributes(written: Path, target: Path, *, is_private: bool) -> None:
 
 def _make_directories(directory: Path) -> list[Path]:
     missing = [each for each in (directory, *directory.parents) if not each.exists()]
-    is_ours = any(directory.is_relative_to(own) for own in (paths.config_dir(), paths.state_dir()))
+    is_ours = any(directory.is_relative_to(each) for each in (paths.config_dir(), paths.state_dir()))
     try:
         if is_ours:
             paths.make_private_dir(directory)
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
-        raise FileError(directory, f"cannot be created: {_explain(exc)}") from exc
+        raise FileError(directory, f"cannot be created: {os_reason(exc)}") from exc
     return missing
 
 
@@ -110,7 +110,3 @@ def _remove_directories(directories: list[Path]) -> None:
     for directory in directories:
         with contextlib.suppress(OSError):  # the directory is not empty
             directory.rmdir()
-
-
-def _explain(exc: OSError) -> str:
-    return os_reason(exc)

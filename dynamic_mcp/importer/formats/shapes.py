@@ -89,7 +89,6 @@ class Shape:
     remark: str = ""
 
     def make_entry(self, command: str, args: Sequence[str]) -> dict[str, object]:
-        """Return an entry that starts a program."""
         start = {self.command: [command, *args]} if self.is_argv else {self.command: command, "args": list(args)}
         return self._make_entry(start)
 

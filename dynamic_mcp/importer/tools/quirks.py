@@ -223,7 +223,6 @@ def _with_key_of_env(document: ToolDocument, server: object) -> object:
 
 
 def _normalize_goose(document: ToolDocument, source: SettingsSource, machine: Machine) -> None:
-    """Keep the extensions that are servers."""
     extensions = document.settings.get("extensions")
     if not isinstance(extensions, dict):
         return

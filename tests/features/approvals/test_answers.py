@@ -44,7 +44,7 @@ async def test_a_person_who_says_no_means_it(said: Json) -> None:
         client = await on.join(can=CAN_ASK)
         calling = begin(client)
         await answer(on, client, said)
-        assert "a person denied it" in text_of(await calling)
+        assert "the user denied it" in text_of(await calling)
     assert upstream.heard("tools/call") == []
 
 

@@ -36,7 +36,7 @@ async def test_a_person_can_change_the_arguments_and_the_answer_says_so() -> Non
     assert upstream.heard("tools/call")[0]["params"]["arguments"] == {"path": "/two"}
     status = status_of(result)
     assert (status["status"], status["arguments"]) == ("changed", {"path": "/two"})
-    assert "a person has changed the arguments" in status["note"]
+    assert "the user has changed the arguments" in status["note"]
     assert seen.approval is not None
     assert seen.approval.original is not None
     assert json.loads(bytes(seen.approval.original)) == ONE

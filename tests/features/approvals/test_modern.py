@@ -47,7 +47,7 @@ async def test_a_modern_client_that_answers_at_once_is_not_asked_again(
         await on.clock.pass_(after_s)
         id = client.begin_call("up", "delete_file", ONE, **retry_of(asked, said))
         if is_denied:
-            assert "a person denied it" in text_of((await client.answer_to(id))["result"])
+            assert "the user denied it" in text_of((await client.answer_to(id))["result"])
             return
         await on.waits()
         await on.clock.pass_(50)

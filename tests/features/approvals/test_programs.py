@@ -100,7 +100,7 @@ async def test_a_person_decides_in_the_form_of_the_python_sdk(tmp_path: Path, mo
         assert json.loads(text_of(await echo(client, "one"))) == {"text": "one"}
         denied = await echo(client, "two")
         assert denied.is_error
-        assert "a person denied it" in text_of(denied)
+        assert "the user denied it" in text_of(denied)
         assert json.loads(text_of(await echo(client, "three"))) == {"text": "three"}
         assert json.loads(text_of(await echo(client, "four"))) == {"text": "four"}
     assert len(person.messages) == 3

@@ -230,7 +230,7 @@ async def test_a_denial_and_its_reason_are_told() -> None:
         await on.waits()
         on.queue.deny("Q1", "not today")
         result = await calling
-    assert "a person denied it: not today" in text_of(result)
+    assert "the user denied it: not today" in text_of(result)
     assert upstream.heard("tools/call") == []
 
 
@@ -239,7 +239,7 @@ async def test_a_denial_is_told_to_the_repeated_call_and_the_next_one_asks_again
         client = await on.join()
         await wait_in_vain(on, client)
         on.queue.deny("Q1")
-        assert "a person denied it" in text_of(await client.call("up", "delete_file", ONE))
+        assert "the user denied it" in text_of(await client.call("up", "delete_file", ONE))
         calling = begin(client)
         assert (await on.waits()).id == "Q2"
         calling.cancel()
@@ -315,7 +315,7 @@ async def test_what_was_denied_three_times_is_denied_at_once_for_a_while() -> No
             await calling
         denied = text_of(await client.call("up", "delete_file", {"path": "/other"}))
         assert (
-            "persons have denied it 3 times within 10 minutes; for 10 min more, it is denied without asking" in denied
+            "users have denied it 3 times within 10 minutes; for 10 min more, it is denied without asking" in denied
         )
         assert on.queue.put_count == MAX_DENIALS
         others = [begin(bob), begin(client, "delete_all")]

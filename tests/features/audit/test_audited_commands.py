@@ -121,7 +121,7 @@ def test_a_person_at_the_terminal_can_deny_a_call(audited: CliRunner) -> None:
     with terminal(audited.folder, "call", "full", "record", "a=1") as person:
         person.shows("your answer (n or y")
         person.types(b"n" + ENTER)
-        person.shows("was not approved: a person denied it; nothing was sent")
+        person.shows("was not approved: the user denied it; nothing was sent")
         assert person.ends() == 3
 
 
@@ -130,7 +130,7 @@ def test_what_was_typed_before_the_question_is_no_answer(audited: CliRunner) -> 
         person.types(b"y" + ENTER)
         person.shows("your answer (n or y")
         person.types(b"n" + ENTER)
-        person.shows("a person denied it")
+        person.shows("the user denied it")
         assert person.ends() == 3
     assert re.search("ApprovalDenied", json.dumps(uses(audited)))
 

@@ -11,7 +11,8 @@ from dynamic_mcp.config.read import read
 from dynamic_mcp.config.resolved import Program, Remote
 from dynamic_mcp.features.registry.build import build, command_line
 from dynamic_mcp.features.registry.document import ServerDocument, read_answer
-from dynamic_mcp.features.registry.options import Option, questions_about, unanswered, usable_options
+from dynamic_mcp.features.registry.options import Option, questions_about, usable_options
+from dynamic_mcp.features.registry.questions import is_unanswered
 from dynamic_mcp.features.registry.runtimes import UnusableOption
 from tests.features.registry.documents import Json, github, named, package, positional, remote, server
 
@@ -247,7 +248,7 @@ def test_names_of_the_first_version_of_the_format_count_too() -> None:
     }
     document = read_answer({**server(packages=[older]), "status": "deprecated"})
     assert document.status == "deprecated"
-    assert [each.key for each in unanswered(document.packages[0], {})] == ["path", "KEY"]
+    assert [each.key for each in questions_about(document.packages[0]) if is_unanswered(each, {})] == ["path", "KEY"]
 
 
 def test_questions_with_one_name_are_told_apart() -> None:

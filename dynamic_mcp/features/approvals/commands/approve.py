@@ -36,7 +36,7 @@ class _ListByDefault(DefaultGroup):
 
 @click.group(cls=_ListByDefault, short_help="Decide about calls that wait for you.", subcommand_metavar="[COMMAND]")
 def command() -> None:
-    """Decide about calls that wait for a person, because of `approve` or a rule with the effect `ask`.
+    """Decide about calls that wait for a user, because of `approve` or a rule with the effect `ask`.
 
     Without a command, it lists them. An ID may be shortened to its first characters.
     """

@@ -86,8 +86,8 @@ def _show_lines(out: Output, sign: str, lines: Sequence[str]) -> None:
 def who(pending: QueuedApproval) -> str:
     """Return the user and client of a call."""
     is_local = pending.issuer == LOCAL.issuer or not pending.subject
-    person = "you" if is_local else pending.subject
-    return reveal(f"{person} with {pending.client}" if pending.client else person)
+    user = "you" if is_local else pending.subject
+    return reveal(f"{user} with {pending.client}" if pending.client else user)
 
 
 def format_seconds(seconds: float) -> str:

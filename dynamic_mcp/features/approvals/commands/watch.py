@@ -28,12 +28,12 @@ def watch_pending(context: Invocation) -> None:
     while True:
         waiting = of_config(context, ApprovalClient().list_pending())
         left &= {each.id for each in waiting}
-        asked = next((each for each in waiting if each.id not in left), None)
-        if asked is None:
+        pending = next((each for each in waiting if each.id not in left), None)
+        if pending is None:
             with open_keyboard() as read:
                 discard(read, _EVERY_S)
-        elif not _ask(context, asked):
-            left.add(asked.id)
+        elif not _ask(context, pending):
+            left.add(pending.id)
 
 
 def _ask(context: Invocation, pending: QueuedApproval) -> bool:

@@ -67,7 +67,7 @@ def approve_definitions(
     if not is_sure and not _may_approve(context, chosen, is_whole=bool(names)):
         context.out.say("nothing was approved")
         return 1
-    just_asked = shown.asked if is_sure else frozenset[str]()  # the server may have changed while the user decided
+    just_asked = shown.contacted if is_sure else frozenset[str]()  # a server may change while the user decides
     outcome = _approve(context, shown, chosen, _ask_again(context, chosen, just_asked))
     _say(context, outcome)
     return _finish(context, shown, outcome) or (1 if outcome.refused else 0)
@@ -169,7 +169,6 @@ def _is_unpinned(pinned: PinnedServer, difference: Difference) -> bool:
 
 
 def _say(context: Invocation, outcome: _Approval) -> None:
-    """Print what was approved, and what was not."""
     if outcome.approved:
         context.out.say(f"approved: {_count(outcome.approved)}")
     servers = dict.fromkeys(server.name for server, _, _ in outcome.refused)

@@ -40,13 +40,11 @@ class ServerComparison(Struct, frozen=True):
 
     @property
     def version(self) -> str:
-        """The version in the server's answer to `initialize`."""
         hello = (self.catalog.hello if self.catalog is not None else None) or {}
         return wire.text(wire.member(hello.get("serverInfo", wire.EMPTY_OBJECT), "version")) or ""
 
     @property
     def held(self) -> list[Difference]:
-        """The definitions that are held back."""
         return [each for each in self.differences if each.held]
 
     @property
@@ -56,13 +54,13 @@ class ServerComparison(Struct, frozen=True):
 
 
 class Survey(Struct, frozen=True):
-    """Servers of a config, compared with its lock file. `asked` are the names of servers that were contacted."""
+    """Servers of a config, compared with its lock file. `contacted` are the names of servers that were asked."""
 
     config: Config
     file: Path
     lock: PinSet
     servers: tuple[ServerComparison, ...]
-    asked: frozenset[str]
+    contacted: frozenset[str]
 
 
 def survey(context: Invocation, names: tuple[str, ...], *, is_live: bool, asks_unchanged: bool = False) -> Survey:
@@ -86,11 +84,11 @@ def survey(context: Invocation, names: tuple[str, ...], *, is_live: bool, asks_u
 
 def _select(config: Config, names: tuple[str, ...]) -> Config:
     """Return the config with only these groups. Raises NotFound."""
-    known = {group.name: group for group in config.groups}
+    groups = {group.name: group for group in config.groups}
     for name in names:
-        if name not in known:
+        if name not in groups:
             raise unknown_group(name, config)
-    return replace(config, groups=tuple(known[name] for name in dict.fromkeys(names))) if names else config
+    return replace(config, groups=tuple(groups[name] for name in dict.fromkeys(names))) if names else config
 
 
 def read_lock(file: Path) -> PinSet:

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 def _complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     from dynamic_mcp.features.pins.definition import definitions
 
-    given = ctx.params.get("names") or ()
+    typed = ctx.params.get("names") or ()
     catalogs = (catalog for _, catalog in own_catalogs(ctx))
     found = [(name or kind.noun, kind.noun) for catalog in catalogs for kind, name, _ in definitions(catalog)]
-    return completion_items(((name, noun) for name, noun in found if name not in given), incomplete)
+    return completion_items(((name, noun) for name, noun in found if name not in typed), incomplete)
 
 
 _live_option = click.option(

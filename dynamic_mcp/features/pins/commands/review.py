@@ -108,9 +108,10 @@ def reset_server(context: Invocation, server: str, *, is_sure: bool) -> int:
     """Forget the pins of a server, which may no longer be in the config; return the exit code."""
     config = context.read_config()
     file = find_lock_file(config)
-    pinned = read_lock(file).servers.get(server)
+    servers = read_lock(file).servers
+    pinned = servers.get(server)
     if pinned is None:
-        raise NotFound("server with pins", server, read_lock(file).servers, hint=f"pins are in `{file}`")
+        raise NotFound("server with pins", server, servers, hint=f"pins are in `{file}`")
     require_person("pins reset", seen="what it is about", is_sure=is_sure)
     count = _count_pins(pinned)
     question = f"Forget {pluralize(count, 'pin')} of {server}? What it offers next counts as approved."
@@ -130,10 +131,10 @@ def choose(server: ServerComparison, names: tuple[str, ...]) -> list[Difference]
     if not names:
         return list(server.differences)
     offered = [] if server.catalog is None else [(kind, name) for kind, name, _ in definitions(server.catalog)]
-    known = {name or kind.noun for kind, name in (*offered, *server.gone)}
+    all_names = {name or kind.noun for kind, name in (*offered, *server.gone)}
     for name in names:
-        if server.catalog is not None and name not in known:
-            raise NotFound(f"tool, prompt or resource template of `{server.name}`", name, known)
+        if server.catalog is not None and name not in all_names:
+            raise NotFound(f"tool, prompt or resource template of `{server.name}`", name, all_names)
     return [each for each in server.differences if each.name in names]
 
 
@@ -157,7 +158,7 @@ def say_unknown(context: Invocation, found: Survey) -> None:
 def say_unchanged(context: Invocation, found: Survey, verdict: str = "nothing differs") -> None:
     """Print that there are no differences, and whether the servers were contacted."""
     pinned = [each for each in found.servers if each.is_pinned]
-    if any(each.name not in found.asked for each in pinned):
+    if any(each.name not in found.contacted for each in pinned):
         context.out.say(f"{verdict}: no change was seen since the last approval; `--live` asks the servers now")
     elif any(each.catalog is not None for each in pinned):
         names = ", ".join(f"`{each.name}`" for each in pinned if each.catalog is not None)
@@ -259,8 +260,8 @@ def _say_drifts(context: Invocation, found: Survey, drifts: dict[str, list[str]]
 
 
 def _find_stale(found: Survey) -> list[str]:
-    known = {group.name for group in found.config.groups} | {*list_disabled(found.config.file)}
-    return [name for name in found.lock.servers if name not in known]
+    configured = {group.name for group in found.config.groups} | {*list_disabled(found.config.file)}
+    return [name for name in found.lock.servers if name not in configured]
 
 
 def _require_lock_file(context: Invocation) -> None:

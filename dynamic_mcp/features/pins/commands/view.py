@@ -1,25 +1,35 @@
-"""Prints differences from pins. Texts of servers can neither hide nor control the terminal."""
+"""Prints differences from pins, as indented JSON, line by line.
+
+Each line begins with a sign, so that a server's text cannot pass for an old or unchanged line, and invisible
+characters are escaped: texts can neither hide nor control the terminal.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import difflib
+import json
+import re
+from collections.abc import Iterable, Iterator
 
 from msgspec import Raw
 
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.features.pins.commands.comparison import ServerComparison
-from dynamic_mcp.features.pins.commands.diff import diff_definitions
 from dynamic_mcp.features.pins.definition import Key
 from dynamic_mcp.features.pins.judgement import Difference, title_of
 from dynamic_mcp.features.pins.lock_file import Pin
 from dynamic_mcp.mcp import wire
-from dynamic_mcp.system.blank import reveal
+from dynamic_mcp.system.blank import format_json, reveal
 from dynamic_mcp.system.text import one_line, pluralize
 
 _STYLES = {"-": "red", "+": "green", "@": "cyan"}
 _LONGEST_SUMMARY = 160
 # The most names on one line.
 _MOST_NAMES = 20
+# Longer texts are not compared, since that is slow: all their lines are shown as old and as new.
+_MAX_COMPARED = 4000
+# Empty lines stay with the line before, since many of them would move the rest out of sight.
+_LINE_BREAK = re.compile(r"(?<=\\n)(?=(?: |\\t)*(?:[^\\ ]|\\[^nrt]))")
 
 MOVED = "it runs something else than what was pinned, so all of it counts as new"
 
@@ -113,3 +123,45 @@ def _diff(difference: Difference) -> list[str]:
 def _description(form: Raw) -> str:
     found = wire.member(form, "description") if bytes(form).startswith(b"{") else form
     return one_line(reveal(wire.text(found) or ""), _LONGEST_SUMMARY)
+
+
+def diff_definitions(before: bytes, after: bytes) -> list[str]:
+    """Return the lines of two definitions in JSON, each after its sign: `-`, `+`, a space, or `@` for a position.
+
+    `before` is empty for a new definition.
+    """
+    old, new = _lines(before), _lines(after)
+    if max(len(old), len(new)) > _MAX_COMPARED:
+        return [*(f"-{line}" for line in old), *(f"+{line}" for line in new)]
+    _, _, *lines = difflib.unified_diff(old, new, lineterm="") if old != new else ("", "")
+    return [f"@{line.strip('@ ')}" if line.startswith("@") else line for line in lines]
+
+
+def _lines(definition: bytes) -> list[str]:
+    text = definition.decode("utf-8", "replace")
+    if not text:
+        return []
+    try:
+        lines = format_json(json.loads(text, object_pairs_hook=_with_all))
+    except (RecursionError, ValueError):  # nested too deeply to indent, or not JSON
+        return [reveal(text)]
+    return [part for line in lines for part in _break(line)]
+
+
+def _break(line: str) -> Iterator[str]:
+    """Yield the lines of a text in a line of JSON, so that a long description is compared line by line."""
+    indent = len(line) - len(line.lstrip(" "))
+    first, *rest = _LINE_BREAK.split(line)
+    yield first
+    for part in rest:
+        yield f"{' ' * indent}  {part}"
+
+
+def _with_all(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Return an object that keeps duplicate names, since readers differ in which one they use."""
+    found: dict[str, object] = {}
+    for name, value in pairs:
+        while name in found:
+            name += " (again)"
+        found[name] = value
+    return found

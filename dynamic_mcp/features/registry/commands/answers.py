@@ -28,7 +28,6 @@ class Prompt:
     """Asks the user at the terminal. Raises KeyboardInterrupt on Ctrl-C."""
 
     def choose(self, options: Sequence[Option]) -> Option:
-        """Ask for one of several options."""
         import questionary
 
         choices = [
@@ -141,8 +140,8 @@ def format_question(question: ServerQuestion) -> str:
         f"default {question.input.valid_default}" if question.input.valid_default else "",
         "may be repeated" if question.is_repeated else "",
     ]
-    known = "; ".join(fact for fact in facts if fact)
-    return f"{question.key}{f' ({known})' if known else ''}: {question.input.description or question.place.value}"
+    about = "; ".join(fact for fact in facts if fact)
+    return f"{question.key}{f' ({about})' if about else ''}: {question.input.description or question.place.value}"
 
 
 def _ask_user(collected: CollectedAnswers, question: ServerQuestion, prompt: Prompt) -> None:

@@ -64,7 +64,6 @@ def _unlinked(plan: Plan, server: str | None) -> Iterator[tuple[str, Entry]]:
 
 
 def _targets_of(entry: Entry) -> list[EntryTarget]:
-    """Return the possible targets of an entry; usually one."""
     kind, name, *_ = (*identify(entry, str(Path.home())).key, "")
     if kind == "url":
         return [EntryTarget("url", name)]

@@ -135,8 +135,8 @@ class _Planner:
             values = old.answers.get(question.key, ())
             if values and not any(map(question.flaw_of, values)):
                 collected.answers[question.key] = values
-        for taken in complete(collected, option, self._prompt, kept_variables(self._plan)):
-            self._say(f"warning: {taken}")
+        for note in complete(collected, option, self._prompt, kept_variables(self._plan)):
+            self._say(f"warning: {note}")
         return store_secrets(collected, option, server, self._plan.target.vault)
 
     def _say(self, text: str) -> None:
@@ -158,8 +158,8 @@ def _show(context: Invocation, update: Update) -> None:
 
 def _mask(entry: Entry, public: frozenset[str]) -> dict[str, object]:
     """Mask possible secrets of the user, but no text of the registry: the user must see all of those."""
-    own = [each for each in secrets(entry) if text_at(entry, each.path) not in public]
-    return rewritten(entry, [(each, MASKED) for each in own])
+    hidden = [each for each in secrets(entry) if text_at(entry, each.path) not in public]
+    return rewritten(entry, [(each, MASKED) for each in hidden])
 
 
 def _to_json(update: Update) -> dict[str, object]:
