@@ -2,23 +2,97 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import json
 import os
 import signal
+import socket
+import stat
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import dynamic_mcp
+from dynamic_mcp.cli.machine import local_machine
 from dynamic_mcp.cli.proxy_status import ProcessInfo, parse_ps, read_processes
 from dynamic_mcp.cli.runner import run
+from dynamic_mcp.config.addresses import TcpAddress
 from dynamic_mcp.doctor.files import check_file
+from dynamic_mcp.doctor.listening import check_address
+from dynamic_mcp.features.approvals.store import ApprovalStore
+from dynamic_mcp.features.audit import days
+from dynamic_mcp.features.audit.chain import AuditLine
+from dynamic_mcp.features.audit.check import check_audit
+from dynamic_mcp.features.audit.config import Audit
+from dynamic_mcp.features.audit.journal import CallJournal
+from dynamic_mcp.features.metrics import definitions
+from dynamic_mcp.features.metrics.gauges import process_families
 from dynamic_mcp.observe import log_output
 from dynamic_mcp.observe.log_output import LogFile, find_log_files
 from dynamic_mcp.observe.proxies import SILENT_S, ProxyRegistry
+from dynamic_mcp.system import paths, private_socket
+from dynamic_mcp.system.file_reader import read_private
+from dynamic_mcp.system.os_user import os_user
+from dynamic_mcp.system.prctl import forbid_inspection
+from dynamic_mcp.system.shell import quote
+from tests.features.approvals.queue_server import waiting
+from tests.journeys.remote_server import free_port
 from tests.observe.test_proxies import start_publishing
+from tests.program import BOUND_S, odd
+
+ROOT = Path(dynamic_mcp.__file__).parent
+# Where the package asks which system it runs on, other than in the default of a parameter `platform`, and how often.
+# A place that is added needs a test here, or beside those of its module.
+BRANCHES = {
+    "__main__.py": 1,
+    "cli/client_opener.py": 1,
+    "cli/diagnosis.py": 1,
+    "cli/direct_server.py": 1,  # passes it on
+    "cli/keys.py": 1,  # cannot be imported on another system
+    "cli/output.py": 2,
+    "cli/proxy_status.py": 1,
+    "cli/runner.py": 1,
+    "cli/startup.py": 3,
+    "cli/wizard.py": 1,
+    "config/needs.py": 5,  # passes it on
+    "config/read.py": 3,  # passes it on
+    "doctor/files.py": 1,
+    "doctor/listening.py": 1,
+    "face/http/server.py": 1,
+    "features/approvals/commands/calls.py": 1,
+    "features/approvals/notices.py": 1,
+    "features/approvals/store.py": 1,
+    "features/audit/check.py": 2,
+    "features/audit/days.py": 1,
+    "features/metrics/gauges.py": 1,
+    "features/registry/config.py": 1,  # passes it on
+    "features/scan/runner.py": 1,  # passes it on
+    "host/signals.py": 1,
+    "importer/journal.py": 1,
+    "importer/planner.py": 1,  # passes it on
+    "observe/log_output.py": 1,
+    "observe/proxies.py": 1,
+    "system/database_file.py": 1,
+    "system/file_reader.py": 1,
+    "system/paths.py": 2,
+    "system/pipes.py": 3,
+    "system/prctl.py": 1,
+    "system/private_socket.py": 1,
+    "upstream/process/child.py": 3,
+    "upstream/process/guardian.py": 1,
+}
+# The program as it is on Windows. What the interpreter decides about its own system is loaded before.
+ON_WINDOWS = """
+import asyncio, sys, click, platformdirs, rich.console
+from dynamic_mcp.cli import keys, startup
+from dynamic_mcp.cli.main import run
+from dynamic_mcp.system import paths, pipes
+sys.platform = "win32"
+sys.exit(run(sys.argv[1:]))
+"""
 
 
 @pytest.fixture
@@ -102,25 +176,167 @@ def test_each_system_keeps_the_log_where_logs_are_kept(tmp_path: Path, platform:
     assert done.stdout.strip() == str(tmp_path / where)
 
 
-def test_windows_serves_each_client_alone_and_says_once_that_there_is_no_daemon(tmp_path: Path) -> None:
-    config = tmp_path / "dynamic-mcp.json"
-    config.write_text('{"mcpServers": {}, "settings": {"daemon": true}}')
-    runtime = tmp_path / "runtime"
-    runtime.mkdir(mode=0o700)
-    code = (
-        "import asyncio, sys; from dynamic_mcp.cli import startup; from dynamic_mcp.cli.main import run\n"
-        "sys.platform = 'win32'\n"
-        "sys.exit(run(sys.argv[1:]))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(config)],
-        env={**os.environ, "XDG_RUNTIME_DIR": str(runtime)},
-        input='{"jsonrpc":"2.0","id":1,"method":"ping"}\n',
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    file = tmp_path / "dynamic-mcp.json"
+    file.write_text(json.dumps({"mcpServers": {"odd": odd()}, "settings": {"daemon": True}}))
+    (tmp_path / "runtime").mkdir(mode=0o700)
+    return file
+
+
+def run_on_windows(config: Path, *args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    """Run the program as it is on Windows."""
+    return subprocess.run(
+        [sys.executable, "-c", ON_WINDOWS, *args],
+        env={**os.environ, "XDG_RUNTIME_DIR": str(config.parent / "runtime"), "DYNAMIC_MCP_CONFIG": str(config)},
+        input=stdin,
         capture_output=True,
         text=True,
-        timeout=30,
-        check=True,
+        timeout=BOUND_S,
+        check=False,
     )
+
+
+def test_windows_serves_each_client_alone_and_says_once_that_there_is_no_daemon(config: Path) -> None:
+    done = run_on_windows(config, str(config), stdin='{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
     assert json.loads(done.stdout) == {"jsonrpc": "2.0", "id": 1, "result": {}}
     assert done.stderr.count("`settings.daemon` is not supported on Windows") == 1
-    assert not list(runtime.iterdir())
+    assert not list((config.parent / "runtime").iterdir())
+
+
+def test_windows_calls_a_server_and_ends_it(config: Path) -> None:
+    done = run_on_windows(config, "call", "odd", "pid")
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(done.stdout), 0)
+
+
+@pytest.mark.parametrize("args", [("check",), ("doctor",), ("status",), ("tools",), ("logs",)])
+def test_commands_do_without_a_daemon_on_windows(config: Path, args: tuple[str, ...]) -> None:
+    done = run_on_windows(config, *args)
+    assert done.returncode == 0, done.stderr
+    assert not list((config.parent / "runtime").iterdir())
+
+
+@pytest.mark.parametrize("command", ["start", "stop", "status", "install"])
+def test_a_command_about_the_daemon_says_that_windows_has_none(config: Path, command: str) -> None:
+    done = run_on_windows(config, "daemon", command)
+    assert done.returncode == 1
+    assert "there is no daemon on Windows" in done.stderr
+
+
+@pytest.mark.usefixtures("windows")
+def test_windows_changes_no_modes_and_owners(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    paths.claim_private_dir(tmp_path)
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
+    file = tmp_path / "secret"
+    file.write_text("s")
+    file.chmod(0o644)
+    assert read_private(file) == b"s"
+    os.close(days.open_private(file))
+    assert stat.S_IMODE(file.stat().st_mode) == 0o644
+
+
+@pytest.mark.usefixtures("windows")
+def test_windows_has_no_mode_bits_to_warn_of_in_the_audit_log(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    assert [finding.level for finding in check_audit(Audit(path=tmp_path), tmp_path)] == ["ok"]
+
+
+@pytest.mark.usefixtures("windows")
+def test_windows_takes_approvals_from_files_without_modes(tmp_path: Path) -> None:
+    store = ApprovalStore(tmp_path)
+    store.create(waiting("7F3K2M"))
+    (tmp_path / "7F3K2M.json").chmod(0o666)
+    assert store.read("7F3K2M") is not None
+
+
+@pytest.mark.usefixtures("windows")
+def test_windows_knows_no_limit_of_descriptors_and_no_way_to_forbid_inspection() -> None:
+    assert definitions.MAX_DESCRIPTORS not in [family.definition for family in process_families()]
+    assert not forbid_inspection()
+
+
+def test_a_port_that_is_in_use_is_not_shared_on_windows_where_the_option_would_do_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    where = TcpAddress("127.0.0.1", free_port())
+    monkeypatch.setattr(sys, "platform", "win32")
+    options: list[int] = []
+    monkeypatch.setattr(socket.socket, "setsockopt", lambda self, level, option, value: options.append(option))
+    assert list(check_address("http", where, is_served=False)) == []
+    assert socket.SO_REUSEADDR not in options
+
+
+def test_macos_tells_who_is_at_the_other_end_of_a_socket() -> None:
+    asked: list[tuple[int, int]] = []
+
+    class Connection(socket.socket):
+        def getsockopt(self, level: int, option: int, size: int = 0) -> bytes:  # type: ignore[override]
+            asked.append((level, option))
+            # struct xucred begins with its version, then the user; LOCAL_PEERPID is the process
+            return (7).to_bytes(4, sys.byteorder) + (501).to_bytes(4, sys.byteorder)
+
+    with Connection() as connection:
+        assert private_socket.peer_user(connection, "darwin") == 501
+        assert private_socket.peer_process(connection, "darwin") == 7
+    assert asked == [(0, 1), (0, 2)]
+
+
+@pytest.mark.parametrize(("platform", "has_default"), [("linux", True), ("darwin", False)])
+def test_sockets_are_in_the_runtime_directory_of_systemd_on_linux_only(platform: str, *, has_default: bool) -> None:
+    places = list(private_socket.directories({}, platform))
+    assert any(each.startswith("/run/user/") for each in places) == has_default
+
+
+@pytest.mark.parametrize(
+    ("platform", "quoted"), [("linux", "a '$b c'"), ("darwin", "a '$b c'"), ("win32", 'a "$b c"')]
+)
+def test_words_are_quoted_for_the_shell_of_the_system(platform: str, quoted: str) -> None:
+    assert quote("a", "$b c", platform=platform) == quoted
+
+
+@pytest.mark.parametrize(
+    ("platform", "known"), [("linux", "linux"), ("freebsd14", "linux"), ("darwin", "darwin"), ("win32", "win32")]
+)
+def test_tools_keep_their_files_on_a_bsd_where_they_do_on_linux(platform: str, known: str) -> None:
+    assert local_machine(None, platform).platform == known
+
+
+def test_windows_names_the_user_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGNAME", "ann")
+    assert os_user("win32") == "ann"
+    assert os_user("linux") != "ann"
+
+
+@pytest.mark.parametrize("platform", ["linux", "win32"])
+def test_the_calls_that_are_open_leave_no_file_on_any_system(tmp_path: Path, platform: str) -> None:
+    journal = CallJournal(tmp_path, platform=platform)
+    journal.add(AuditLine(v=1, id="a", event="call"))
+    assert len(list(tmp_path.rglob("*.jsonl"))) == 1
+    journal.remove("a")
+    journal.close()
+    assert list(tmp_path.rglob("*.jsonl")) == []
+
+
+def test_the_package_asks_for_its_system_only_where_a_test_can_exchange_it() -> None:
+    found = {str(file.relative_to(ROOT)): _count_branches(file) for file in ROOT.rglob("*.py")}
+    assert {name: count for name, count in found.items() if count} == BRANCHES
+
+
+def _count_branches(file: Path) -> int:
+    """Return how often a module reads the name of its system, except in the default of a parameter."""
+    text = file.read_text()
+    if "platform" not in text and "os.name" not in text:
+        return 0
+    nodes = [*ast.walk(ast.parse(text))]
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    defaults = [each for node in functions for each in (*node.args.defaults, *node.args.kw_defaults) if each]
+    is_default = {id(inner) for each in defaults for inner in ast.walk(each)}
+    return sum(_names_system(node) for node in nodes if id(node) not in is_default)
+
+
+def _names_system(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
+        return False
+    return (node.value.id, node.attr) in {("sys", "platform"), ("os", "name"), ("platform", "system")}

@@ -98,9 +98,9 @@ def stop_running(config: str) -> bool:
     return True
 
 
-def require_daemons() -> None:
+def require_daemons(platform: str = sys.platform) -> None:
     """Raise DaemonError on a platform without daemons."""
-    if sys.platform == "win32":
+    if platform == "win32":
         raise DaemonError("there is no daemon on Windows", hint="each client has servers of its own there")
 
 

@@ -49,9 +49,9 @@ def install_service(context: Invocation, *, is_printing: bool) -> int:
     return 0
 
 
-def find_service(config: Path) -> ServiceManager | None:
+def find_service(config: Path, platform: str = sys.platform) -> ServiceManager | None:
     """Return the service manager for a config, by its absolute path; None if no service is installed."""
-    manager = None if sys.platform == "win32" else _find_manager(config)
+    manager = None if platform == "win32" else _find_manager(config, platform)
     return manager if manager is not None and files.read_bytes(manager.file) is not None else None
 
 
@@ -76,11 +76,11 @@ def uninstall_service(context: Invocation, *, is_printing: bool = False) -> int:
     return 0
 
 
-def _find_manager(config: Path) -> ServiceManager:
+def _find_manager(config: Path, platform: str = sys.platform) -> ServiceManager:
     """Return the service manager of this machine. Raises DynamicMcpError if it has none."""
-    if sys.platform == "win32":
+    if platform == "win32":
         raise DynamicMcpError("there is no daemon on Windows; each AI tool runs its own servers there")
-    if sys.platform == "darwin":
+    if platform == "darwin":
         return Launchd(config, os.environ, os.getuid())
     return Systemd(config, os.environ)
 

@@ -13,13 +13,14 @@ from dynamic_mcp.importer.model import Machine
 from dynamic_mcp.system import paths
 
 
-def local_machine(project: str | None) -> Machine:
+# The BSDs and others keep their files as Linux does.
+_PLATFORMS: dict[str, Literal["darwin", "win32"]] = {"darwin": "darwin", "win32": "win32"}
+
+
+def local_machine(project: str | None, platform: str = sys.platform) -> Machine:
     """Return this machine; the project is that directory, else the current one."""
-    platform: Literal["linux", "darwin", "win32"] = "linux"
-    if sys.platform in ("darwin", "win32"):
-        platform = sys.platform
     folder = os.path.abspath(project or ".")  # noqa: PTH100 - tools identify a project by its unresolved path
-    return Machine(Path.home(), Path(folder), os.environ, platform)
+    return Machine(Path.home(), Path(folder), os.environ, _PLATFORMS.get(platform, "linux"))
 
 
 def open_journal() -> ChangeJournal:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import errno
-import os
 import socket
+import sys
 from collections.abc import Iterator
 
 from dynamic_mcp.config.addresses import TcpAddress
@@ -44,7 +44,7 @@ def _try_to_listen(host: str, port: int) -> None:
     """Listen on an address for a moment. Raises OSError."""
     family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     with socket.socket(family, socket.SOCK_STREAM) as probe:
-        if os.name == "posix":  # a server also sets this, so recently closed connections are no obstacle
+        if sys.platform != "win32":  # a server also sets this, so recently closed connections are no obstacle
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind(address)
         probe.listen(1)

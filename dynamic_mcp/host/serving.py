@@ -210,8 +210,10 @@ class Serving:
     def _later_work(self) -> Iterator[Coroutine[object, object, None]]:
         if self._origin is None:
             yield self._watch_config()
-        if self._owns_process:
-            yield self._load_modules() if self._kind != "stdio" else self._load_rest()
+        if self._kind != "stdio":
+            yield self._load_modules()
+        elif self._owns_process:
+            yield self._load_rest()
 
     async def _watch_config(self) -> None:
         """Watch the config after the first client's answer, or after a while if no client initializes."""
@@ -251,7 +253,8 @@ class Serving:
         await wait_for_first_client(self.proxy)
         serves_http = self._overrides is not None or self.config.http is not None
         await load_modules(self.config, serves_http=serves_http, can_hand_over=self._can_hand_over)
-        gc.freeze()
+        if self._owns_process:
+            gc.freeze()
         while not self.installation.has_changed():  # noqa: ASYNC110 - files have no events
             await asyncio.sleep(_CHECK_INSTALLATION_EVERY_S)
         log.warning("dynamic-mcp was upgraded; this process runs the old version until it is restarted")

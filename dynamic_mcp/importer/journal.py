@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
+import sys
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -92,7 +92,7 @@ class Restoration:
             files.remove(self.file, [Path(directory) for directory in self.note.directories])
             return
         files.write_bytes(self.file, self.before, expected=self.now)
-        if self.note.mode is not None and os.name == "posix":
+        if self.note.mode is not None and sys.platform != "win32":
             self.file.chmod(self.note.mode)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
+import sys
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,7 +65,7 @@ class DatabaseFile:
         # SQLite gives its journal files the mode of this one
         descriptor = os.open(self.file, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
         try:
-            if os.name == "posix":
+            if sys.platform != "win32":
                 os.fchmod(descriptor, 0o600)
         finally:
             os.close(descriptor)

@@ -6,6 +6,7 @@ import errno
 import logging
 import os
 import stat
+import sys
 from pathlib import Path
 
 from dynamic_mcp.system.text import pluralize
@@ -62,7 +63,7 @@ def _read(
     with os.fdopen(descriptor, "rb") as opened:
         status = os.fstat(descriptor)
         _refuse_special(file, status, may_be_piped=may_be_piped, is_piped=is_piped)
-        if is_private and os.name == "posix" and stat.S_IMODE(status.st_mode) & 0o077:
+        if is_private and sys.platform != "win32" and stat.S_IMODE(status.st_mode) & 0o077:
             log.warning("%s could be read by others and is now private; replace any secrets in it", file)
             os.fchmod(descriptor, 0o600)
         data = opened.read(most + 1)

@@ -46,14 +46,14 @@ class Installation:
 
     def _has_all_files(self) -> bool:
         """Return whether all files are there that the installer has listed, which it does at its end."""
-        from importlib.metadata import PackageNotFoundError, distribution
+        from importlib.metadata import distributions
         from pathlib import Path
 
-        try:
-            files = distribution(_DISTRIBUTION).files
-        except PackageNotFoundError:
-            return Path(self._file).parent.parent.name not in _INSTALLED_IN
-        return all(Path(str(each.locate())).exists() for each in files or ())
+        folder = Path(self._file).parent.parent
+        found = [each.files or () for each in distributions(name=_DISTRIBUTION, path=[str(folder)])]
+        if not found:
+            return folder.name not in _INSTALLED_IN
+        return all(Path(str(file.locate())).exists() for files in found for file in files)
 
     def run(self, *arguments: str) -> bool:
         """Run the currently installed program; return whether it succeeds in time."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import getpass
 import os
+import sys
 
 
-def os_user() -> str:
+def os_user(platform: str = sys.platform) -> str:
     """Return the name of the process's user, ignoring the environment; the numeric id if there is no name."""
-    if os.name == "nt":
+    if platform == "win32":
         return getpass.getuser()
     import pwd
 

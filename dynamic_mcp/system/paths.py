@@ -51,7 +51,7 @@ def claim_private_dir(directory: Path) -> None:
     Raises OSError if another user owns it, or if it cannot be made private.
     """
     make_private_dir(directory)
-    if os.name != "posix":
+    if sys.platform == "win32":
         return
     status = directory.stat()
     if status.st_uid != os.geteuid():

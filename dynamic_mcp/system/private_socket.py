@@ -38,13 +38,13 @@ def socket_name(*parts: str) -> str:
     return f"{hashed:016x}.sock"
 
 
-def directories(environment: Mapping[str, str]) -> Iterator[str]:
+def directories(environment: Mapping[str, str], platform: str = sys.platform) -> Iterator[str]:
     """Return the directories where this user's sockets may be, the best first."""
     user = os.getuid()
     runtime = environment.get("XDG_RUNTIME_DIR")
     if runtime and os.path.isabs(runtime):  # noqa: PTH117 - as above
         yield f"{runtime}/{_APP}"
-    if sys.platform == "linux" and runtime != f"/run/user/{user}":  # the default, if no login shell has set it
+    if platform == "linux" and runtime != f"/run/user/{user}":  # the default, if no login shell has set it
         yield f"/run/user/{user}/{_APP}"
     from platformdirs import user_state_dir
 
@@ -108,16 +108,16 @@ def place(environment: Mapping[str, str], name: str) -> str:
     raise OSError("no directory can hold a private socket")
 
 
-def peer_user(connection: Socket) -> int:
+def peer_user(connection: Socket, platform: str = sys.platform) -> int:
     """Return the id of the user at the other end. Raises OSError."""
     # Linux: struct ucred, with the process before the user; elsewhere struct xucred, with its version there
-    what = (_socket.SOL_SOCKET, _socket.SO_PEERCRED) if sys.platform == "linux" else (_SOL_LOCAL, _LOCAL_PEERCRED)
+    what = (_socket.SOL_SOCKET, _socket.SO_PEERCRED) if platform == "linux" else (_SOL_LOCAL, _LOCAL_PEERCRED)
     return int.from_bytes(connection.getsockopt(*what, _CREDENTIALS_BYTES)[4:8], sys.byteorder)
 
 
-def peer_process(connection: Socket) -> int | None:
+def peer_process(connection: Socket, platform: str = sys.platform) -> int | None:
     """Return the id of the process at the other end; None where the system does not provide it."""
-    what = (_socket.SOL_SOCKET, _socket.SO_PEERCRED) if sys.platform == "linux" else (_SOL_LOCAL, _LOCAL_PEERPID)
+    what = (_socket.SOL_SOCKET, _socket.SO_PEERCRED) if platform == "linux" else (_SOL_LOCAL, _LOCAL_PEERPID)
     try:
         return int.from_bytes(connection.getsockopt(*what, _CREDENTIALS_BYTES)[:4], sys.byteorder)
     except OSError:

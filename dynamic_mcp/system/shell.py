@@ -13,7 +13,7 @@ def format_command(*words: str | Path) -> str:
     return f"dynamic-mcp {quote(*words)}"
 
 
-def quote(*words: str | Path) -> str:
+def quote(*words: str | Path, platform: str = sys.platform) -> str:
     """Quote words for the shell of this platform: POSIX, or Windows."""
     texts = [str(word) for word in words]
-    return subprocess.list2cmdline(texts) if sys.platform == "win32" else shlex.join(texts)
+    return subprocess.list2cmdline(texts) if platform == "win32" else shlex.join(texts)

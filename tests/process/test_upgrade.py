@@ -8,7 +8,9 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
+import venv
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -31,7 +33,7 @@ class Package:
     """A copy of this program that a test may replace, first on the path of the programs that it starts."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         self._home = folder.parent
         self.install("1.0.0")
 
@@ -47,23 +49,64 @@ class Package:
         (new / "dynamic_mcp" / "__init__.py").write_text(f'"""A copy."""\n\n__version__ = "{version}"\n')
         link = self._home / "link"
         link.symlink_to(new)
-        link.replace(self._folder)
+        link.replace(self.folder)
 
     def remove(self) -> None:
         """Remove it, as an installer does first."""
-        self._folder.unlink()
+        self.folder.unlink()
 
     @contextlib.asynccontextmanager
     async def window(self, config: Path) -> AsyncIterator[Program]:
         """Open a window of this program."""
-        env = {"PYTHONPATH": str(self._folder)}
+        env = {"PYTHONPATH": str(self.folder)}
         async with running(str(config), env=env, cwd=self._home) as program:
             yield program
 
 
+class PipPackage(Package):
+    """An environment into which pip installs wheels of this program; a version 2 has moved some of its modules."""
+
+    def __init__(self, home: Path) -> None:
+        self._env = home / "env"
+        venv.create(self._env, symlinks=True)
+        (folder,) = self._env.glob("lib/*/site-packages")
+        self._wheels = home / "wheels"
+        super().__init__(folder)
+
+    def install(self, version: str) -> None:
+        """Install this version with pip, which removes the one before."""
+        wheel = self._build(version)
+        command = [sys.executable, "-m", "pip", "--python", str(self._env / "bin" / "python"), "install"]
+        options = ["-q", "--no-deps", "--no-index", "--no-warn-script-location"]
+        subprocess.run([*command, *options, str(wheel)], check=True, timeout=BOUND_S)
+
+    def _build(self, version: str) -> Path:
+        source = self._wheels / version
+        root = Path(str(dynamic_mcp.__file__)).parent.parent
+        shutil.copytree(root / "dynamic_mcp", source / "dynamic_mcp", ignore=shutil.ignore_patterns("*.pyc*"))
+        shutil.copytree(root / "schemas", source / "schemas")
+        for name in ("pyproject.toml", "README.md", "LICENSE"):
+            shutil.copy(root / name, source)
+        (source / "dynamic_mcp" / "__init__.py").write_text(f'"""A copy."""\n\n__version__ = "{version}"\n')
+        if version.startswith("2"):
+            (source / "dynamic_mcp" / "system").rename(source / "dynamic_mcp" / "base")
+            for file in (source / "dynamic_mcp").rglob("*.py"):
+                text = file.read_text()
+                file.write_text(text.replace("dynamic_mcp.system", "dynamic_mcp.base"))
+        builder = pytest.importorskip("hatchling.builders.wheel", reason="`hatchling` is not installed").WheelBuilder
+        (wheel,) = builder(str(source)).build(directory=str(self._wheels), versions=["standard"])
+        return Path(wheel)
+
+
+@pytest.fixture
+def pip_package(tmp_path: Path) -> PipPackage:
+    pytest.importorskip("pip", reason="`pip` is not installed")
+    return PipPackage(tmp_path)
+
+
 @pytest.fixture
 def package(tmp_path: Path) -> Package:
-    return Package(tmp_path / "site-packages")
+    return Package(tmp_path / "installed")
 
 
 def check_now(daemon: int) -> None:
@@ -177,7 +220,7 @@ async def test_a_daemon_that_serves_http_without_a_window_starts_one_of_the_new_
 async def test_http_is_served_on_without_the_files_and_each_new_session_too(
     tmp_path: Path, package: Package, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site-packages"))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "installed"))
     monkeypatch.chdir(tmp_path)  # `-m` looks there first
     async with serving_http(tmp_path, {"odd": odd()}, "--log-level", "debug") as program:
         await program.has_loaded()
@@ -205,3 +248,44 @@ async def test_a_program_that_lacks_a_part_of_itself_says_that_it_was_upgraded(
         answer = await program.call("far", "any")
         assert "was upgraded: restart it" in text_of(answer)
         assert await pid_of(program, "odd")
+
+
+@pytest.mark.full
+@pytest.mark.daemon_only
+async def test_windows_go_on_while_pip_installs_a_version_whose_modules_were_moved(
+    tmp_path: Path, pip_package: PipPackage
+) -> None:
+    file = save(tmp_path, {"odd": odd()})
+    async with pip_package.window(file) as one, pip_package.window(file) as two:
+        for each in (one, two):
+            assert (await each.initialize())["result"]["serverInfo"]["version"] == "1.0.0"
+        old = one.host
+        installing = asyncio.create_task(asyncio.to_thread(pip_package.install, "2.0.0"))
+        while not installing.done():
+            assert text_of(await one.call("odd", "echo", {"text": "meanwhile"})) == "meanwhile"
+        await installing
+        with contextlib.suppress(ProcessLookupError):  # it has looked by itself
+            check_now(old)
+        await logs("a new daemon goes on")
+        async with pip_package.window(file) as three:
+            assert (await three.initialize())["result"]["serverInfo"]["version"] == "2.0.0"
+            pids = {text_of(await each.call("odd", "pid")) for each in (one, two, three)}
+        assert len(pids) == 1
+        for each in (one, two):
+            each.assert_answered_once()
+
+
+@pytest.mark.full
+@pytest.mark.alone_only("one that serves HTTP has no daemon that it could hand over to")
+async def test_http_goes_on_while_pip_installs_a_version_whose_modules_were_moved(
+    tmp_path: Path, pip_package: PipPackage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(pip_package.folder))
+    monkeypatch.chdir(tmp_path)  # `-m` looks there first
+    async with serving_http(tmp_path, {"odd": odd()}, "--log-level", "debug") as program:
+        await program.has_loaded()
+        await asyncio.to_thread(pip_package.install, "2.0.0")
+        async with connected(program.url) as client:
+            assert text_of(await client.call("odd", "echo", {"text": "still there"})) == "still there"
+            assert "error" in await client.request("resources/read", {"uri": "file:///none"})
+        assert "a bug" not in program.log()

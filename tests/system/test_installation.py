@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterator
 from importlib import import_module
@@ -52,6 +53,36 @@ def test_a_program_that_was_removed_has_changed_and_one_that_came_back_as_anothe
     assert installation.has_changed()
     file.write_text("__version__ = '2', 'longer'\n")
     assert installation.has_changed()
+
+
+def install(folder: Path) -> Path:
+    """Make an installed program of two modules; return the first."""
+    (folder / "dynamic_mcp").mkdir(parents=True)
+    record = folder / "dynamic_mcp_proxy-1.dist-info" / "RECORD"
+    record.parent.mkdir()
+    (record.parent / "METADATA").write_text("Metadata-Version: 2.1\nName: dynamic-mcp-proxy\nVersion: 1\n")
+    record.write_text("dynamic_mcp/__init__.py,,\ndynamic_mcp/last.py,,\n")
+    for name in ("last.py", "__init__.py"):
+        (folder / "dynamic_mcp" / name).write_text("")
+    return folder / "dynamic_mcp" / "__init__.py"
+
+
+def test_an_installed_program_is_complete_with_all_files_that_its_installer_lists(tmp_path: Path) -> None:
+    file = install(tmp_path / "site-packages")
+    installation = Installation(str(file))
+    assert installation.is_complete()
+    last = file.with_name("last.py")
+    last.unlink()
+    assert not installation.is_complete()
+    last.write_text("")
+    shutil.rmtree(file.parent.parent / "dynamic_mcp_proxy-1.dist-info")
+    assert not installation.is_complete()
+
+
+def test_a_program_that_was_not_installed_is_complete_if_it_runs(tmp_path: Path) -> None:
+    file = install(tmp_path / "clone")
+    shutil.rmtree(tmp_path / "clone" / "dynamic_mcp_proxy-1.dist-info")
+    assert Installation(str(file)).is_complete()
 
 
 def test_before_an_upgrade_a_missing_module_is_a_missing_module(file: Path) -> None:

@@ -12,6 +12,7 @@ import os
 import socket
 import ssl
 import stat
+import sys
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -160,7 +161,7 @@ def _bind_tcp(address: TcpAddress) -> list[socket.socket]:
 def _bind(family: int, kind: int, protocol: int, where: tuple[object, ...]) -> socket.socket:
     listening = socket.socket(family, kind, protocol)
     try:
-        if os.name == "posix":  # on Windows it would let two processes use the same port
+        if sys.platform != "win32":  # on Windows it would let two processes use the same port
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)

@@ -14,6 +14,7 @@ import logging
 import os
 import secrets
 import stat
+import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -213,7 +214,7 @@ def _check_owner(status: os.stat_result) -> None:
     """Raise OSError for a file that could be another user's."""
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "not a regular file")
-    if os.name == "posix" and (status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o022):
+    if sys.platform != "win32" and (status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o022):
         raise PermissionError(errno.EPERM, "another user could have written it")
 
 

@@ -10,6 +10,7 @@ import logging
 import os
 import re
 import stat
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
@@ -145,7 +146,7 @@ def open_private(path: Path) -> int:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
-        if os.name == "posix":
+        if sys.platform != "win32":
             _make_private(descriptor, path, status)
     except BaseException:
         os.close(descriptor)

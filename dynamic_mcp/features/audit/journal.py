@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -19,8 +20,6 @@ from dynamic_mcp.features.audit import chain, days
 from dynamic_mcp.features.audit.chain import AuditLine, Damaged
 from dynamic_mcp.system import paths
 
-# There, a file that is open can be neither renamed nor removed.
-_IS_WINDOWS = os.name == "nt"
 INTERRUPTED = "interrupted"
 
 # What the file may grow to: while no call is open, and while there always is one.
@@ -32,8 +31,10 @@ _ID = re.compile(rb'\{"v":\d+,"n":\d+,"at":"[^"]*","id":"([^"\\]*)"')
 class CallJournal:
     """The open calls of this process, by the ids of their lines. Errors of the file system are OSErrors."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, platform: str = sys.platform) -> None:
         self._directory = directory / days.OPEN
+        # there, a file that is open can be neither renamed nor removed
+        self._is_windows = platform == "win32"
         self._lines: dict[str, bytes] = {}
         self._file: tuple[Path, int] | None = None
         self._size = 0
@@ -68,7 +69,7 @@ class CallJournal:
         if self._file is not None:
             path, descriptor = self._file
             self._file, self._size = None, 0
-            if not self._lines and not _IS_WINDOWS:
+            if not self._lines and not self._is_windows:
                 path.unlink(missing_ok=True)
             os.close(descriptor)
             if not self._lines:
@@ -79,7 +80,7 @@ class CallJournal:
         for directory in (self._directory.parent, self._directory):
             paths.claim_private_dir(directory)
         path = self._directory / f"{os.getpid()}-{os.urandom(6).hex()}.jsonl"
-        new = path if _IS_WINDOWS else path.with_suffix(".new")
+        new = path if self._is_windows else path.with_suffix(".new")
         descriptor = days.open_private(new)
         try:
             paths.try_lock(descriptor)
