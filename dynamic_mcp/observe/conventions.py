@@ -84,7 +84,7 @@ ATTRIBUTES: dict[str, tuple[str, bool, str]] = {
     GROUP: ("both", True, "The server, by its name in the config."),
     DECISION: ("server", False, "What the access rules say: `allow`, `ask` or `deny`."),
     RULE: ("server", False, "The rule that decided."),
-    CACHE_HIT: ("server", False, "True if a cached result was the answer."),
+    CACHE_HIT: ("server", False, "True if a kept result was the answer."),
     APPROVAL: ("server", False, "What became of asking a person."),
     APPROVAL_CHANNEL: ("server", False, "How the person was asked."),
     APPROVAL_WAIT: ("server", False, "How long the call waited for that, in seconds."),

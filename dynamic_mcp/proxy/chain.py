@@ -214,7 +214,7 @@ def _is_observed(group: GroupView, services: Services) -> bool:
 ORDER = (
     StepRow(
         "form",
-        "Ambiguous parameters, which a server may read in another way than the rules, are refused.",
+        "Parameters that a server may read in another way than the rules are refused.",
         "dynamic_mcp.proxy.call_form:CheckForm",
         _has_rules,
     ),
@@ -225,12 +225,12 @@ ORDER = (
     ),
     StepRow(
         "redact",
-        "Matching texts in arguments are replaced.",
+        "What is to be replaced in arguments is replaced.",
         slot="redact arguments",
     ),
     StepRow(
         "observe",
-        "Audit, telemetry and metrics get the target of the call.",
+        "Audit, telemetry and metrics hear what the call is about.",
         "dynamic_mcp.proxy.observed_calls:ObserveTarget",
         _is_observed,
     ),
@@ -246,7 +246,7 @@ ORDER = (
         is_wanted=has_middleware,
         slot="plug-ins",
     ),
-    StepRow("guards", "Arguments are checked.", slot="guards"),
+    StepRow("guards", "Arguments are judged.", slot="guards"),
     StepRow("limits", "The call is counted.", slot="limits"),
     StepRow(
         "approval",
@@ -255,7 +255,7 @@ ORDER = (
         _may_ask,
         slot="approval",
     ),
-    StepRow("cache", "If there is a cached result, it is the answer.", slot="cache"),
+    StepRow("cache", "A kept result is the answer.", slot="cache"),
     StepRow(
         "concurrent",
         "The call waits until one of the places of its tool is free.",
@@ -263,12 +263,12 @@ ORDER = (
     ),
     StepRow(
         "redact",
-        "On the way back: matching texts in the answer are replaced.",
+        "On the way back: what is to be replaced in the answer is replaced.",
         slot="redact answers",
     ),
     StepRow(
         "audit",
-        "The call is recorded, right before it is sent.",
+        "The call is written down, right before it is sent.",
         "dynamic_mcp.proxy.observed_calls:ObserveSending",
         _is_observed,
     ),

@@ -53,7 +53,7 @@ SERVER_SESSIONS = _histogram(
 CLIENT_SESSIONS = _histogram("mcp_client_session_duration_seconds", "How long servers were connected.", (GROUP,))
 REQUEST_BYTES = _counter("dynamic_mcp_request_bytes_total", "Bytes of the params of clients' requests.", GROUP)
 RESULT_BYTES = _counter("dynamic_mcp_result_bytes_total", "Bytes of the results that clients were given.", GROUP)
-CACHE_HITS = _counter("dynamic_mcp_cache_hits_total", "Requests that were answered with a cached result.", GROUP)
+CACHE_HITS = _counter("dynamic_mcp_cache_hits_total", "Requests that a kept result was the answer to.", GROUP)
 SEARCHES = _histogram(
     "dynamic_mcp_search_duration_seconds",
     "How long calls of `get_dynamic_tools` took, those included that wait for a server to tell its tools.",
