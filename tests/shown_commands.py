@@ -47,7 +47,9 @@ SERVERS: dict[str, dict[str, Any]] = {  # Any: JSON
 _PROGRAMS = ("npx", "uvx", "postgres-mcp", "tracker-mcp", "weather-mcp")
 _ADDRESS = "127.0.0.1:8808"
 _ID = re.compile(r"\b(?=\w*\d)(?:[0-9A-Z]{6}|[0-9a-f]{8})\b")
+# a question with its answer: of a command that reads a line, and of one that Enter answers as shown
 _QUESTION = re.compile(r"^(.*(?:\[y/N\]:|\[Y/n\]:|\(n or y; Ctrl-D for none\):)) (\w)$")
+_ENTER = re.compile(r"^\? (.*[?:]) \S.*$")
 
 
 class Machine:
@@ -125,7 +127,10 @@ class Machine:
     def _run_on_terminal(self, words: list[str], shown: list[str]) -> tuple[int, str]:
         with open_terminal(*words, env=self.environment, cwd=self.folder, columns=160) as terminal:
             for line in shown:
-                if question := _QUESTION.match(line):
+                if question := _ENTER.match(line):
+                    terminal.shows(question[1])
+                    terminal.types(b"\r")
+                elif question := _QUESTION.match(line):
                     terminal.shows(self._fill_in(question[1]).strip())
                     terminal.types(f"{question[2]}\r".encode())
             code = terminal.ends()
@@ -241,7 +246,8 @@ class Machine:
                 names.append(part)
             else:
                 pattern += re.escape(self._fill_in(part))
-        return re.compile(rf"\s*{pattern}"), names
+        redrawn = ".*" if _ENTER.match(line) else ""  # on the same line as before
+        return re.compile(rf"\s*{redrawn}{pattern}"), names
 
     def _fill_in(self, text: str) -> str:
         """Return a shown text with what stands for something on this machine."""

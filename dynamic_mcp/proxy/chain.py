@@ -214,7 +214,7 @@ def _is_observed(group: GroupView, services: Services) -> bool:
 ORDER = (
     StepRow(
         "form",
-        "Ambiguous parameters, which a server may read in another way than the rules, are refused.",
+        "Parameters that a server may read in another way than the rules are refused.",
         "dynamic_mcp.proxy.call_form:CheckForm",
         _has_rules,
     ),
@@ -246,7 +246,7 @@ ORDER = (
         is_wanted=has_middleware,
         slot="plug-ins",
     ),
-    StepRow("guards", "Arguments are checked.", slot="guards"),
+    StepRow("guards", "Arguments are judged.", slot="guards"),
     StepRow("limits", "The call is counted.", slot="limits"),
     StepRow(
         "approval",

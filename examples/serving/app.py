@@ -1,4 +1,4 @@
-"""dynamic-mcp below /tools of an application in Starlette, for those who have a token; the same works in FastAPI.
+"""dynamic-mcp below /tools of an application in Starlette, for clients with a token; the same works in FastAPI.
 
 TOOLS_TOKEN=… uvicorn --app-dir examples/serving app:app
 """
@@ -21,13 +21,13 @@ tools = dynamic_mcp(Path(__file__).with_name("app.json"))
 
 @asynccontextmanager
 async def lifespan(app: Starlette) -> AsyncIterator[None]:
-    """Start and end the servers with the application, which does not tell what is mounted in it."""
+    """Start and end the servers with the application: Starlette starts no mounted application."""
     async with tools.running():
         yield
 
 
 async def ask_for_token(scope: Scope, receive: Receive, send: Send) -> None:
-    """Let in who has the token; what a framework asks for its own paths does not hold for what is mounted."""
+    """Authenticate requests; what protects the paths of a framework does not protect a mounted application."""
     given = Request(scope).headers.get("authorization", "").encode()
     if hmac.compare_digest(given, f"Bearer {os.environ['TOOLS_TOKEN']}".encode()):
         await tools(scope, receive, send)
