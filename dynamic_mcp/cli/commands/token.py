@@ -38,7 +38,7 @@ def create(this: Invocation, *, subject: str, roles: tuple[str, ...], expires: s
     create_token(this, subject, roles, expires)
 
 
-@command.command("list")
+@command.command("list", short_help="Show the tokens of a config, and who has them.")
 @common_options
 def list_(this: Invocation) -> None:
     """Show the tokens of a config: their ids, who has them, their roles, and when they expire."""

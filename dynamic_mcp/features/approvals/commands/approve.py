@@ -51,7 +51,7 @@ def list_(this: Invocation) -> None:
     list_pending(this)
 
 
-@command.command("show")
+@command.command("show", short_help="Show one call, with all arguments.")
 @_id_argument
 @click.option("--reveal", is_flag=True, help="Show what looks like a secret, too.")
 @output_options
@@ -95,7 +95,7 @@ def deny(this: Invocation, id: str, *, reason: str) -> None:
     deny_call(this, id, reason)
 
 
-@command.command("edit")
+@command.command("edit", short_help="Change the arguments of a call, and allow it.")
 @_id_argument
 @click.option("--args", "arguments", metavar="JSON", help="The new arguments; `-` reads them from stdin.")
 @person_option
@@ -110,7 +110,7 @@ def edit(this: Invocation, id: str, *, arguments: str | None, yes: bool) -> None
     edit_call(this, id, arguments, is_sure=yes)
 
 
-@command.command("watch")
+@command.command("watch", short_help="Show each call as it comes, and ask for a decision.")
 @proxy_options
 def watch(this: Invocation) -> None:
     """Show each call as it comes, and ask for a decision; one key decides. Ends with Ctrl-C."""
