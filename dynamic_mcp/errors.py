@@ -103,6 +103,7 @@ class Disabled(DynamicMcpError):
 class AccessDenied(DynamicMcpError):
     """The access rules do not allow this; only for what the client can see, since the rest does not exist for it."""
 
+    exit_code = 3
     rpc_code = INVALID_PARAMS
 
     def __init__(self, what: str, how: str) -> None:
@@ -156,6 +157,7 @@ class ApprovalPending(DynamicMcpError):
 class RefusedByGuard(DynamicMcpError):
     """A guard does not let a call with these arguments pass; `rule` is its place in the config."""
 
+    exit_code = 3
     rpc_code = INVALID_PARAMS
 
     def __init__(self, what: str, rule: str, message: str = "") -> None:
@@ -167,7 +169,7 @@ class RefusedByGuard(DynamicMcpError):
 class RateLimited(DynamicMcpError):
     """There were too many calls; another one is allowed in `wait_s` seconds."""
 
-    exit_code = 5
+    exit_code = 3
 
     def __init__(self, what: str, rule: str, wait_s: float) -> None:
         self.rule, self.wait_s = rule, wait_s
@@ -222,6 +224,7 @@ class MissingScope(DynamicMcpError):
 class MethodNotAllowed(DynamicMcpError):
     """The access rules are not about requests of this method, so that none is passed on."""
 
+    exit_code = 3
     rpc_code = METHOD_NOT_FOUND
 
     def __init__(self, method: str) -> None:

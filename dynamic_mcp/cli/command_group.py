@@ -18,10 +18,10 @@ from dynamic_mcp.features import table
 
 _EPILOG = """\
 Exit codes: 0 success; 1 failure; 2 the config or the command line is wrong, or there is no such name;
-3 nothing was sent: it needs approval, its definition is held back, or it cannot be recorded;
+3 nothing was sent: a rule refuses it, it needs approval, its definition is held back, or it cannot be recorded;
 4 login needed; 5 the server failed, or its tool reported an error; 130 interrupted.
 
-Every command has --help. Data goes to stdout, as JSON when piped or with --json; messages go to stderr.
+Every command has --help. Data goes to stdout, as JSON when piped; messages go to stderr.
 """
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -37,11 +38,20 @@ def _add(context: Invocation, file: Path, name: str, entry: Mapping[str, object]
     _write(file, before, edit.put(before or EMPTY, ("mcpServers", name), entry))
     record(context, file, "config.changed", {"command": "add", "replaced" if is_there else "added": [name]})
     _report(context, file, name, "replaced in" if is_there else "added to", entry)
+    _warn_of_command(context, entry)
     for keys in plain_secrets({"mcpServers": {name: dict(entry)}}):
         context.out.say(
             f"warning: `{format_path(keys)}` looks like a secret in plain text; use `${{VARIABLE}}` instead"
         )
     return 0
+
+
+def _warn_of_command(context: Invocation, entry: Mapping[str, object]) -> None:
+    """Warn if a command does not exist, unless the entry decides where it is."""
+    command, env = entry.get("command"), entry.get("env")
+    is_settled = "cwd" in entry or (isinstance(env, Mapping) and "PATH" in env)
+    if isinstance(command, str) and "$" not in command and not is_settled and shutil.which(command) is None:
+        context.out.say(f"warning: the command `{command}` was not found; install it, or give its full path")
 
 
 def remove_server(context: Invocation, name: str) -> int:

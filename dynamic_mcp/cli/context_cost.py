@@ -35,8 +35,8 @@ _LEGEND = (
     "SEARCH: the answer to one search in all groups, for the words of the group's first tool. Only if one is needed.",
 )
 _FEW_TOOLS = (
-    'So few tools are hardly worth a search. A server with `"direct": true` has its tools listed directly; the'
-    " difference grows with each server that you add."
+    "With so few tools, a conversation that searches reads as much as one that lists them all. dynamic-mcp saves more"
+    ' with each server; `"direct": true` lists the tools of a server without a search.'
 )
 _BAR = 30
 _ESTIMATE = "estimated: 4 characters a token"

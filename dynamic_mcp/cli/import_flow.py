@@ -227,8 +227,10 @@ def _apply(context: Invocation, options: ImportOptions, plan: Plan) -> int:
     """Show the plan, and write it unless an option forbids that."""
     if options.dry_run and not context.out.is_json_requested:
         _show_diff(context.out, plan)
-    show_warnings(context.out, plan)
-    show_environment(context.out, plan)
+    _show_notices(context.out, plan.warnings)
+    _show_errors(context.out, plan)
+    for remark in plan.remarks:
+        context.out.say(f"note: {remark}")
     plain = plan.find_secrets()
     if options.secrets == "fail" and plain:
         fields_by_server = "; ".join(f"{name} ({', '.join(fields)})" for name, fields in plain.items())
@@ -335,16 +337,20 @@ def _show_diff(out: Output, plan: Plan) -> None:
 
 
 def show_warnings(out: Output, plan: Plan) -> None:
-    """Print warnings about lost fields, unreadable files, and commands or files that no longer exist."""
+    """Print warnings about lost fields, unreadable files, and what no longer exists, but not about variables."""
     _show_notices(out, (notice for notice in plan.warnings if not notice.is_about_environment))
+    _show_errors(out, plan)
+
+
+def _show_errors(out: Output, plan: Plan) -> None:
     for error in plan.errors:
         out.say(f"error: {error}", "red")
 
 
 def show_environment(out: Output, plan: Plan) -> None:
     """Print which variables servers get that not every tool passed on."""
-    _show_notices(out, (notice for notice in plan.warnings if notice.is_about_environment))
-    for remark in plan.remarks:
+    about_environment = [notice.reason for notice in plan.warnings if notice.is_about_environment]
+    for remark in (*about_environment, *plan.remarks):
         out.say(f"note: {remark}")
 
 

@@ -174,8 +174,8 @@ def _show_proxy(out: Output, proxy: _MeasuredProxy, rate_of: Callable[[str], str
         out.print_line(f"socket {status.socket}", indent=2)
     if status.config_error:
         since, of = _format_time(status.config_error_since), _format_time(status.config_since)
-        out.print_line(f"the file is not used since {since}: {status.config_error}", "red", indent=2)
-        out.print_line(f"what runs is the version of {of}", "red", indent=2)
+        out.print_line(f"the file on disk has been refused since {since}: {status.config_error}", "red", indent=2)
+        out.print_line(f"its version of {of} goes on running", "red", indent=2)
     if running.silent_s:
         out.print_line(f"no sign of life for {running.silent_s:.0f} s: it is stopped or hangs", "yellow", indent=2)
     if _is_shared(running):

@@ -80,6 +80,8 @@ def _warning_finding(warning: str) -> Finding:
     hint = "set it, or write `${NAME:-default}`"
     if where.startswith("settings.http.auth") and where.endswith(".trusted"):
         hint = "name the addresses from which the reverse proxy connects"
+    elif where.endswith(".cli.use") or ".cli.deny_flags" in where:
+        hint = ""
     elif where.startswith("settings.http.auth"):  # tokens must be random
         hint = (
             "`openssl rand -hex 32` makes one; or remove it: `dynamic-mcp token create` makes one and keeps its hash"

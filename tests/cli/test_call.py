@@ -135,6 +135,24 @@ def test_select_on_a_result_that_is_not_json_says_that_the_tool_ran(cli: CliRunn
     assert "error: the tool ran, but its result is not JSON\nhint: the whole result is saved as " in done.err
 
 
+@pytest.mark.parametrize(
+    ("rules", "reason"),
+    [
+        ({"guards": [{"deny": "secret"}]}, "was refused: `mcpServers.full.guards[0]` does not allow"),
+        ({"approve": ["echo"]}, "needs approval, and this client cannot ask a person"),
+    ],
+    ids=["guard", "approve"],
+)
+def test_a_call_that_is_not_sent_because_of_a_rule_is_exit_code_3(
+    cli: CliRunner, rules: dict[str, object], reason: str
+) -> None:
+    cli.configure({"full": full(**rules)})
+    done = cli.run("call", "full", "echo", "text=secret")
+    assert (done.code, done.out) == (3, "")
+    assert reason in done.err
+    assert "nothing was sent" in done.err
+
+
 def test_a_server_that_dies_in_a_call_is_exit_code_5(cli: CliRunner) -> None:
     done = cli.run("call", "full", "crash")
     assert (done.code, done.out) == (5, "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+import sys
 from typing import Any
 
 import pytest
@@ -38,6 +39,14 @@ def test_a_program_is_added_and_comments_stay(written: CliRunner) -> None:
     (git,) = [each for each in _servers(written) if each["name"] == "git"]
     entry = {"description": "History", "command": "uvx", "args": ["-q", "x"], "env": {"A": "${B}"}, "cwd": "."}
     assert git["entry"] == entry
+
+
+def test_a_program_that_does_not_exist_is_added_with_a_warning(written: CliRunner) -> None:
+    done = written.run("add", "git", "--", "no-such-program")
+    assert done.code == 0
+    assert "warning: the command `no-such-program` was not found" in done.err
+    assert "warning" not in written.run("add", "python", "--", sys.executable).err
+    assert "warning" not in written.run("add", "here", "--cwd", "bin", "--", "./server").err
 
 
 @pytest.mark.parametrize("header", ["Authorization=Bearer ${TOKEN}", "Authorization: Bearer ${TOKEN}"])

@@ -32,6 +32,12 @@ def test_every_command_has_help(cli: CliRunner, command: str) -> None:
     assert done.out.startswith(f"Usage: dynamic-mcp {command}")
 
 
+@pytest.mark.parametrize("command", command_names())
+def test_no_summary_of_a_subcommand_is_cut_off(cli: CliRunner, command: str) -> None:
+    _, _, subcommands = cli.run(command, "--help").out.partition("\nCommands:\n")
+    assert "..." not in subcommands
+
+
 @pytest.mark.parametrize(
     ("args", "said"),
     [

@@ -210,11 +210,12 @@ def test_a_config_that_cannot_be_used_is_said_with_the_version_that_runs(cli: Cl
 
     lines = "\n".join(shown(cli))
 
-    assert re.search(r"the file is not used since \d{4}-\d\d-\d\d \d\d:\d\d: `line 2, column 1`: is not JSON", lines)
-    assert re.search(r"what runs is the version of \d{4}-\d\d-\d\d \d\d:\d\d", lines)
+    time = r"\d{4}-\d\d-\d\d \d\d:\d\d"
+    assert re.search(f"the file on disk has been refused since {time}: `line 2, column 1`: is not JSON", lines)
+    assert re.search(f"its version of {time} goes on running", lines)
 
     publish(state, status)
-    assert "not used" not in "\n".join(shown(cli))
+    assert "refused" not in "\n".join(shown(cli))
 
 
 async def test_a_broken_file_shows_in_the_status_until_it_is_repaired(cli: CliRunner, state: Path) -> None:

@@ -19,6 +19,20 @@ def findings(folder: Path, **cli: Any) -> dict[str, str]:  # Any: JSON
     return {each.where: each.what for each in found if each.level is Level.ERROR}
 
 
+def test_a_pack_that_nobody_has_reviewed_is_a_warning_that_says_what_to_do(tmp_path: Path) -> None:
+    command = {"name": "run", "description": "Runs.", "effect": "read"}
+    pack = {"name": "it", "program": "it", "description": "It.", "reviewed": False, "commands": [command]}
+    (tmp_path / "it.json").write_text(json.dumps(pack))
+    file = tmp_path / "dynamic-mcp.json"
+    file.write_text(json.dumps({"mcpServers": {"it": {"cli": {"use": "it.json", "commands": ["run"]}}}}))
+
+    _, found = check_file(file, {"PATH": str(tmp_path)})
+
+    [warning] = [each for each in found if each.level is Level.WARNING]
+    assert (warning.where, warning.hint) == ("mcpServers.it.cli.use", "")
+    assert "set its `reviewed` to true" in warning.what
+
+
 def program(folder: Path, name: str) -> Path:
     file = folder / name
     file.write_text("#!/bin/sh\n")

@@ -149,6 +149,17 @@ def test_a_person_at_a_terminal_sees_a_table_with_bars(tmp_path: Path) -> None:
     assert "█" * 31 not in shown.decode(), "the longest bar is that of the largest figure"
 
 
+@pytest.mark.parametrize(("tools", "is_said"), [(1, True), (50, False)])
+def test_a_config_with_few_tools_is_told_that_a_search_saves_nothing_there(
+    tmp_path: Path, tools: int, *, is_said: bool
+) -> None:
+    cli = CliRunner(tmp_path)
+    file = _config(tmp_path, groups=2, tools=tools)
+    shown = cli.run("stats", str(file), "--table").out
+    assert ("With so few tools" in shown) is is_said
+    assert "SHARE" in shown
+
+
 def test_a_terminal_without_blocks_gets_bars_of_plain_characters(tmp_path: Path) -> None:
     cli = CliRunner(tmp_path)
     cli.configure({"full": full()})

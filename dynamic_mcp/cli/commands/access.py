@@ -74,7 +74,7 @@ def check(context: Invocation, question: AccessQuery) -> int:
     return check_access(context, question)
 
 
-@command.command("explain")
+@command.command("explain", short_help="Show every rule that a request meets, and the decision.")
 @_question_options
 def explain(context: Invocation, question: AccessQuery) -> int:
     """Do the same, with every rule of the roles and why it does or does not match."""
@@ -97,7 +97,7 @@ def matrix(context: Invocation, *, as_csv: bool, connect: bool) -> int:
     return show_matrix(context, as_csv=as_csv, connects=connect)
 
 
-@command.command("classify")
+@command.command("classify", short_help="Show which tools count as `read` or `write`, and why.")
 @click.argument("group", required=False, shell_complete=complete_group)
 @_connect_option
 @common_options

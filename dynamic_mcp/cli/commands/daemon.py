@@ -21,7 +21,7 @@ def command() -> None:
     """
 
 
-@command.command("run")
+@command.command("run", short_help="Serve in the foreground, as services do.")
 @config_option
 @click.option(
     "--linger", metavar="TIME", help="How long to stay without clients, or `never`. Default: as configured."
@@ -72,7 +72,7 @@ def status(context: Invocation) -> int:
     return show_daemon(context)
 
 
-@command.command("install")
+@command.command("install", short_help="Install the daemon as a service of your user.")
 @click.option("--print", "is_printing", is_flag=True, help="Print the file of the service and change nothing.")
 @common_options
 def install(context: Invocation, *, is_printing: bool) -> int:

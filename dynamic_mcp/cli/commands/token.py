@@ -38,7 +38,7 @@ def create(context: Invocation, *, subject: str, roles: tuple[str, ...], expires
     create_token(context, subject, roles, expires)
 
 
-@command.command("list")
+@command.command("list", short_help="Show the tokens of a config, and who has them.")
 @common_options
 def list_(context: Invocation) -> None:
     """Show the tokens of a config: their ids, who has them, their roles, and when they expire."""

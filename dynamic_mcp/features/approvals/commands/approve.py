@@ -51,7 +51,7 @@ def list_(context: Invocation) -> None:
     list_pending(context)
 
 
-@command.command("show")
+@command.command("show", short_help="Show one call, with all arguments.")
 @_id_argument
 @click.option("--reveal", is_flag=True, help="Show what looks like a secret, too.")
 @output_options
@@ -95,7 +95,7 @@ def deny(context: Invocation, id: str, *, reason: str) -> None:
     deny_call(context, id, reason)
 
 
-@command.command("edit")
+@command.command("edit", short_help="Change the arguments of a call, and allow it.")
 @_id_argument
 @click.option("--args", "arguments", metavar="JSON", help="The new arguments; `-` reads them from stdin.")
 @person_option
@@ -110,7 +110,7 @@ def edit(context: Invocation, id: str, *, arguments: str | None, yes: bool) -> N
     edit_call(context, id, arguments, is_sure=yes)
 
 
-@command.command("watch")
+@command.command("watch", short_help="Show each call as it comes, and ask for a decision.")
 @proxy_options
 def watch(context: Invocation) -> None:
     """Show each call as it comes, and ask for a decision; one key decides. Ends with Ctrl-C."""

@@ -112,7 +112,7 @@ def show(context: Invocation, options: LineOptions, *, directory: str | None, fo
     return show_lines(context, options, directory=directory, follows=follows)
 
 
-@command.command("stats")
+@command.command("stats", short_help="Count calls and errors, by tool or by person.")
 @_config_argument
 @click.option(
     "--by", type=click.Choice(["person", "group", "tool"]), default="tool", help="What to count by. Default: tool."
@@ -130,7 +130,7 @@ def stats(context: Invocation, options: LineOptions, *, directory: str | None, b
     return show_call_stats(context, options, directory=directory, by=by)
 
 
-@command.command("export")
+@command.command("export", short_help="Write lines as CSV, OCSF or JSON for another program.")
 @_config_argument
 @click.option("--format", "form", type=click.Choice(_FORMATS), required=True, help="The form of the lines.")
 @click.option("-o", "--output", metavar="FILE", type=click.Path(dir_okay=False), help="Where to. Default: stdout.")
@@ -181,7 +181,7 @@ def verify(
     return verify_log(context, directory=directory, since=since, keys=keys, seals_file=seals_file)
 
 
-@command.command("seal")
+@command.command("seal", short_help="Seal the days that have ended.")
 @_config_argument
 @click.option("--now", "is_now", is_flag=True, help="Print a seal of the log as it is now too, to keep elsewhere.")
 @_dir_option

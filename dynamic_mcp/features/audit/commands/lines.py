@@ -225,7 +225,9 @@ def _cells(line: AuditLine) -> list[str]:
     elif line.approved_by:
         result = f"{result}, approved by {line.approved_by}"
     who = f"{line.subject} ({line.client})" if line.subject and line.client else line.subject or line.client
-    what = " ".join(filter(None, (line.group, line.name)))
+    what = " ".join(filter(None, (line.group, line.name))) or (
+        line.config if line.event.startswith("config.") else ""
+    )
     took = _format_ms(line.ms) if line.ms else ""
     # a line break in a name must not look like another line of the log
     return [_format_time(line.at), *map(escape, (who, line.event, result, took, what))]

@@ -20,7 +20,7 @@ def command() -> None:
     """Manage the results that are cached where `cache` of a server says so."""
 
 
-@command.command("clear")
+@command.command("clear", short_help="Clear the cached results of one server, or of all.")
 @click.argument("server", required=False, shell_complete=complete_group)
 @output_options
 def clear(context: Invocation, server: str | None) -> None:

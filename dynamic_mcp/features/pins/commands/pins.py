@@ -46,7 +46,7 @@ def command() -> None:
     """
 
 
-@command.command("status")
+@command.command("status", short_help="Show what is pinned, and what has changed.")
 @_servers_argument
 @_live_option
 @common_options
@@ -57,7 +57,7 @@ def status(context: Invocation, servers: tuple[str, ...], *, live: bool) -> int:
     return show_status(context, servers, is_live=live)
 
 
-@command.command("diff")
+@command.command("diff", short_help="Show how definitions differ from their pins.")
 @click.argument("group", metavar="[SERVER]", required=False, shell_complete=complete_group)
 @_names_argument
 @_live_option
@@ -94,7 +94,7 @@ def approve(
     return approve_definitions(context, group, names, is_sure=yes, is_live=live)
 
 
-@command.command("verify")
+@command.command("verify", short_help="Compare servers with the lock file, for CI.")
 @_servers_argument
 @click.option("--frozen", is_flag=True, help="Fail for what is new or gone, too: the lock file must be exact.")
 @common_options
@@ -109,7 +109,7 @@ def verify(context: Invocation, servers: tuple[str, ...], *, frozen: bool) -> in
     return verify_definitions(context, servers, is_frozen=frozen)
 
 
-@command.command("reset")
+@command.command("reset", short_help="Forget what is pinned of a server.")
 @click.argument("group", metavar="SERVER", shell_complete=complete_server)
 @person_option
 @common_options

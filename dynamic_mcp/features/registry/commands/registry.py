@@ -36,7 +36,7 @@ def search(context: Invocation, words: tuple[str, ...], *, is_all: bool, registr
     return view.search(context, words, registry=registry, is_all=is_all)
 
 
-@command.command("show")
+@command.command("show", short_help="Show one server, and how it can be run.")
 @click.argument("name", metavar="NAME[@VERSION]")
 @_registry_option
 @common_options
@@ -47,7 +47,7 @@ def show(context: Invocation, name: str, *, registry: str | None) -> int:
     return view.show(context, name, registry=registry)
 
 
-@command.command("outdated")
+@command.command("outdated", short_help="Show which servers have a newer version.")
 @common_options
 def outdated(context: Invocation) -> int:
     """Show which servers of the config have a newer version in their registry."""
@@ -56,7 +56,7 @@ def outdated(context: Invocation) -> int:
     return view.outdated(context)
 
 
-@command.command("update")
+@command.command("update", short_help="Update servers to their newest versions.")
 @click.argument("names", nargs=-1, metavar="[NAME]…", shell_complete=complete_server)
 @_yes_option
 @click.option("--print", "is_print", is_flag=True, help="Print what would be written, and write nothing.")
@@ -72,7 +72,7 @@ def update(context: Invocation, names: tuple[str, ...], *, yes: bool, is_print: 
     return updating.update(context, names, yes=yes, is_print=is_print)
 
 
-@command.command("link")
+@command.command("link", short_help="Find servers of the config in a registry.")
 @click.argument("server", required=False, shell_complete=complete_server)
 @click.argument("name", required=False, metavar="[NAME[@VERSION]]")
 @_yes_option

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
 
 
-@click.group(short_help="Make packs of command line programs.", subcommand_metavar="COMMAND")
+@click.group(short_help="Describe command line programs for models.", subcommand_metavar="COMMAND")
 def command() -> None:
-    """Make packs, by which command line programs are servers."""
+    """Describe command line programs, so that models can call them as tools."""
 
 
-@command.command("scan")
+@command.command("scan", short_help="Make a pack of a program's commands and flags, for review.")
 @click.argument("program")
 @click.option("--depth", type=click.IntRange(0, 6), default=3, show_default=True, help="How deep commands may lie.")
 @click.option("--commands", "globs", metavar="GLOBS", multiple=True, help="Only these commands; may be repeated.")
