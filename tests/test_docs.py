@@ -31,6 +31,7 @@ from tests import own_process
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+CONFIGURATION = [ROOT / "docs" / "configuration.md", ROOT / "docs" / "configuration-advanced.md"]
 DASHBOARD = ROOT / "examples" / "grafana-dashboard.json"
 EXAMPLES = sorted({*(ROOT / "examples").glob("**/*.json")} - {DASHBOARD})
 
@@ -177,13 +178,46 @@ def test_files_that_commands_and_links_name_exist() -> None:
             )
 
 
-def test_links_to_a_section_lead_to_its_heading_and_no_two_headings_of_the_configuration_are_the_same() -> None:
+def test_links_to_a_section_lead_to_its_heading() -> None:
     for document in DOCUMENTS:
         for target, section in re.findall(r"\]\(([^)#:\s]*)#([^)]+)\)", document.read_text()):
             page = document.parent / target if target else document
             assert section in anchors(page), f"{document.name}: {target}#{section}"
-    names = anchors(ROOT / "docs" / "configuration.md")
+
+
+def test_no_two_headings_of_the_configuration_are_the_same() -> None:
+    names = [name for page in CONFIGURATION for name in anchors(page)]
     assert sorted(names) == sorted(set(names))
+
+
+SECTIONS = [
+    pytest.param(heading, text, id=f"{page.stem}: {heading}")
+    for page in CONFIGURATION
+    for heading, text in re.findall(r"^## ([^\n]*)\n(.*?)(?=^## |\Z)", page.read_text(), re.MULTILINE | re.DOTALL)
+    if "<!-- fields of " in text
+]
+
+
+@pytest.mark.parametrize(("heading", "text"), SECTIONS)
+def test_fields_stand_below_their_place_with_an_example_and_their_guide_and_once(heading: str, text: str) -> None:
+    places = re.findall(r"<!-- fields of (.+?)(?:\[\])?(?:: .+)? -->", text)
+    rows = re.findall(r"^\| (.*?) \|", text, re.MULTILINE)
+    assert all(f"`{place}" in heading or place.title() == heading.title() for place in places)
+    assert "```json\n" in text
+    assert places == ["the file"] or re.search(r"\]\((?!#|configuration)[a-z-]+\.md", text)
+    assert sorted(rows) == sorted(set(rows))
+
+
+def test_the_page_of_everyday_fields_is_short() -> None:
+    assert CONFIGURATION[0].read_text().count("\n") <= 250
+
+
+def test_every_field_of_the_schema_is_in_the_configuration() -> None:
+    definitions = schema.schema()["$defs"]
+    assert isinstance(definitions, dict)
+    names = {field for part in definitions.values() for field in part["properties"]}
+    paths = [path for page in CONFIGURATION for path in re.findall(r"^\| `([^`]+)`", page.read_text(), re.MULTILINE)]
+    assert names <= {name for path in paths for name in re.split(r"\.|\[\]\.?", path)}
 
 
 def anchors(document: Path) -> list[str]:

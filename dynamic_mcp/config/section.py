@@ -52,6 +52,7 @@ class Value:
     `parse` returns the value to use, None if it is left out, or raises FlawError. Its argument is of the type
     `written`; `object` is any JSON. `expand` turns a shorter way to write the value into that type. `schema` is the
     whole JSON Schema if `written` is `object` or there is an `expand`, else an addition to that of the type.
+    `type_name` is what the reference calls the written form; by default it names the type `written`.
     """
 
     def __init__(
@@ -61,11 +62,13 @@ class Value:
         written: Any = object,  # Any: types are values here
         expand: Callable[[object], object] | None = None,
         schema: Mapping[str, Any] | None = None,
+        type_name: str = "",
     ) -> None:
         self.parse = parse
         self.written = written
         self.expand = expand
         self.schema = schema or {}
+        self.type_name = type_name
 
     def reader(self) -> Reader:
         """Return the function that reads the value. It raises ValueError."""
@@ -106,6 +109,13 @@ class PresentFields:
 
     def __init__(self, section: type[Section]) -> None:
         self.section = section
+
+
+class Everyday:
+    """Marks a field that many configs have. The other fields are advanced.
+
+    A field of an advanced object is advanced. Editors and the reference show the everyday fields first.
+    """
 
 
 class OfFeature:
@@ -174,6 +184,21 @@ def file_fields(section: type[Struct]) -> dict[str, FieldInfo]:
     return {each.encode_name: each for each in (*own, *_list_rules(section))}
 
 
+def is_everyday(info: FieldInfo) -> bool:
+    """Return whether a field is an everyday one, if the objects around it are."""
+    return any(isinstance(mark, Everyday) for mark in get_args(info.type))
+
+
+def describe(info: FieldInfo) -> str:
+    """Return the description of a field."""
+    return next(mark for mark in get_args(info.type) if isinstance(mark, str))
+
+
+def describe_tag(section: type[Section]) -> str:
+    """Return the description of the field with the tag of a section: the tag, and what it stands for."""
+    return f"`{section.__struct_config__.tag}`: {(section.__doc__ or '').splitlines()[0]}"
+
+
 def value_at(section: Struct, key: str) -> object:
     """Return the value of a section at a key of the file."""
     info = file_fields(type(section))[key]
@@ -195,7 +220,7 @@ def _list_rules(section: type[Struct]) -> Iterator[FieldInfo]:
         rules = feature.rules
         if rules is not None and place in rules.places:
             written = deferred(f"{feature.package}.{rules.section}")
-            yield FieldInfo(rules.key, rules.key, Annotated[written | None, rules.text], None)
+            yield FieldInfo(rules.key, rules.key, Annotated[written | None, rules.text, Everyday()], None)
 
 
 def is_user_key(key: str) -> bool:

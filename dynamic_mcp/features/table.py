@@ -145,7 +145,7 @@ FEATURES = (
         "overrides",
         rules=Rules(
             "overrides",
-            "How tools are shown to clients, by the server's names for them; names or globs.",
+            "How tools are shown to clients, by the names that the server gives them; names or globs.",
             section="config:Overrides",
             compile="overrides:compile_rules",
             resolve="config:resolve",
@@ -167,7 +167,7 @@ FEATURES = (
         "guards",
         rules=Rules(
             "guards",
-            "What the arguments of calls must be, and must not be. Default: none.",
+            "Rules on arguments: a call that breaks one is refused, or a person is asked. Default: none.",
             section="config:Guards",
             compile="guards:compile_rules",
             resolve="config:resolve",
@@ -191,7 +191,7 @@ FEATURES = (
         "cache",
         rules=Rules(
             "cache",
-            "Which results are kept, and for how long. Default: none.",
+            "Which results are cached, and for how long. Default: none.",
             section="config:Caches",
             compile="rules:CacheRules",
         ),
@@ -203,7 +203,7 @@ FEATURES = (
         "redaction",
         rules=Rules(
             "redact",
-            "What is replaced in texts of results and arguments. Default: nothing.",
+            "What is replaced in the texts of results or arguments, such as tokens. Default: nothing.",
             section="config:Redacts",
             compile="redactor:compile_rules",
             changes_messages=True,

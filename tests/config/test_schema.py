@@ -59,6 +59,19 @@ def test_every_field_is_described_for_an_editor() -> None:
     assert [where for where, made in fields.items() if not made.get("description")] == []
 
 
+def test_everyday_fields_come_first_in_each_object_and_where_an_editor_proposes_them() -> None:
+    definitions = schema()["$defs"]
+    assert isinstance(definitions, dict)
+    for part in definitions.values():
+        levels = [field["x-level"] for field in part["properties"].values()]
+        ranks = [field["suggestSortText"] for field in part["properties"].values()]
+        assert levels == sorted(levels, key=["everyday", "advanced"].index)
+        assert ranks == sorted(set(ranks))
+    server = definitions["ProgramEntry"]["properties"]
+    assert server["timeout"]["x-level"] == "everyday"
+    assert server["retry"]["x-level"] == "advanced"
+
+
 @pytest.mark.parametrize(
     "document",
     [

@@ -18,11 +18,13 @@ _Name = Annotated[str, Meta(min_length=1, max_length=200)]
 class ArgumentOverride(Section, frozen=True):
     """How an argument of a tool is shown, and what is sent for it."""
 
-    rename: Annotated[_Name | None, "Another name."] = None
-    description: Annotated[LongText | None, "Another description."] = None
-    default: Annotated[RawJson | None, "What is sent if a call does not give it; so it is not required."] = None
+    rename: Annotated[_Name | None, "Another name for the argument."] = None
+    description: Annotated[LongText | None, "Another description of the argument."] = None
+    default: Annotated[RawJson | None, "What is sent if a call leaves the argument out; so it is not required."] = (
+        None
+    )
     fixed: Annotated[RawJson | None, "What is always sent. The argument is not shown."] = None
-    is_hidden: Annotated[bool | None, "Do not show it, nor accept it. Default: false."] = field(
+    is_hidden: Annotated[bool | None, "Hide the argument, and do not accept it. Default: false."] = field(
         default=None, name="hide"
     )
 
@@ -57,9 +59,9 @@ class Override(Section, frozen=True):
     """How a tool is shown to clients. What it does not give stays as the server says it."""
 
     tools: str = field(default="", name="x-tools")
-    rename: Annotated[_Name | None, "Another name; only for a single tool, not for a glob."] = None
-    title: Annotated[LongText | None, "Another title."] = None
-    description: Annotated[LongText | None, "Another description."] = None
+    rename: Annotated[_Name | None, "Another name for the tool; not for a glob."] = None
+    title: Annotated[LongText | None, "Another title for the tool."] = None
+    description: Annotated[LongText | None, "Another description of the tool."] = None
     annotations: Annotated[
         Annotated[Mapping[str, str | bool], Value(_list_annotations, written=Annotations)],
         "Other annotations; those that are left out stay.",
@@ -67,7 +69,9 @@ class Override(Section, frozen=True):
     is_hidden: Annotated[bool | None, "Neither list the tool nor accept calls of it. Default: false."] = field(
         default=None, name="hide"
     )
-    arguments: Annotated[dict[str, ArgumentOverride], "Its arguments, by the server's names for them."] = {}
+    arguments: Annotated[
+        dict[str, ArgumentOverride], "The arguments of the tool, by the server's names for them."
+    ] = {}
 
 
 def _find_twice(overrides: Iterable[Override | ArgumentOverride]) -> str | None:
