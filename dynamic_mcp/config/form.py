@@ -196,29 +196,29 @@ class Launch(Shared, frozen=True):
 class ProgramEntry(Launch, frozen=True, kw_only=True, tag_field=_KIND, tag="stdio"):
     """A server that runs as a program and communicates over stdin and stdout."""
 
-    type: Annotated[Literal["stdio"] | None, "It can be left out."] = None
+    command: Annotated[str, "The program to start, without a shell.", Everyday()]
+    args: Annotated[tuple[str, ...], "The arguments of the program.", Everyday()] = ()
     description: _Description = None
     pinned: _Pinned = ()
     trusted: _Trusted = False
     access: _OwnAccess = ToolAccess()
-    command: Annotated[str, "The program to start, without a shell.", Everyday()]
-    args: Annotated[tuple[str, ...], "The arguments of the program.", Everyday()] = ()
+    type: Annotated[Literal["stdio"] | None, "It can be left out."] = None
 
 
 class RemoteEntry(Shared, frozen=True, kw_only=True, tag_field=_KIND, tag="remote"):
     """A server that is reached over HTTP."""
 
+    url: Annotated[Url, "The URL of the server.", Everyday()]
     type: Annotated[
         Literal["http", "sse"] | None,
         "`http` is streamable HTTP, `sse` the older transport. Default: detected.",
         Everyday(),
     ] = None
+    headers: Annotated[Headers, "HTTP headers for every request. Write `${VARIABLE}` for a secret.", Everyday()] = {}
     description: _Description = None
     pinned: _Pinned = ()
     trusted: _Trusted = False
     access: _OwnAccess = ToolAccess()
-    url: Annotated[Url, "The URL of the server.", Everyday()]
-    headers: Annotated[Headers, "HTTP headers for every request. Write `${VARIABLE}` for a secret.", Everyday()] = {}
     oauth: Annotated[OAuth, "Settings for servers that need a login."] = OAuth()
     oauth_client_id: Annotated[str | None, "Short for `oauth.client_id`."] = None
     oauth_scopes: Annotated[tuple[str, ...], "Short for `oauth.scopes`."] = ()
@@ -227,10 +227,10 @@ class RemoteEntry(Shared, frozen=True, kw_only=True, tag_field=_KIND, tag="remot
 class CommandLineEntry(Shared, frozen=True, kw_only=True, tag_field=_KIND, tag="cli"):
     """A command line program that is no MCP server; its commands are the tools."""
 
+    cli: Annotated[Cli, "The program, and what of it can be used.", Everyday()]
     description: _Description = None
     pinned: _Pinned = ()
     access: _OwnAccess = ToolAccess()
-    cli: Annotated[Cli, "The program, and what of it can be used.", Everyday()]
 
 
 class Search(Section, frozen=True):

@@ -6,7 +6,6 @@ completions, which are sorted by name without it, and that comments and trailing
 
 import json
 import sys
-from collections.abc import Mapping
 from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema
@@ -17,8 +16,8 @@ _FOR_EDITORS = {"allowComments": True, "allowTrailingCommas": True}
 
 
 def schema() -> dict[str, object]:
-    """Return the schema as JSON Schema 2020-12. The everyday fields of each object come first."""
-    parts = {key: _trim(part) for key, part in Root.model_json_schema().items()}
+    """Return the schema as JSON Schema 2020-12. Of each object, the required and the everyday fields come first."""
+    parts = {key: _trim(part) for key, part in _in_order(Root.model_json_schema()).items()}
     return {"$schema": GenerateJsonSchema.schema_dialect, **parts, "title": "dynamic-mcp config", **_FOR_EDITORS}
 
 
@@ -32,8 +31,8 @@ def _trim(value: object) -> object:
     match value:
         case dict():
             return {
-                key: _in_order(inner) if key == "properties" else _trim(inner)
-                for key, inner in value.items()
+                key: _trim(inner)
+                for key, inner in _in_order(value).items()
                 if not (key == "title" and isinstance(inner, str)) and not (key == "default" and inner is None)
             }
         case list():
@@ -41,16 +40,14 @@ def _trim(value: object) -> object:
     return value
 
 
-def _in_order(properties: Mapping[str, Mapping[str, Any]]) -> dict[str, object]:
-    """Return the properties of an object, everyday ones first, each with the text that VS Code sorts it by."""
-    names = sorted(properties, key=lambda name: properties[name][LEVEL] == "advanced")
-    found: dict[str, object] = {}
-    for number, name in enumerate(names):
-        form = _trim(properties[name])
-        assert isinstance(form, dict)
-        rank = "2" if form[LEVEL] == "advanced" else "1"
-        found[name] = {**form, "suggestSortText": f"{rank}{number:02}"}
-    return found
+def _in_order(form: dict[str, Any]) -> dict[str, Any]:  # Any: JSON
+    """Return a schema with the fields of its object in order, each with the text that VS Code sorts it by."""
+    if (fields := form.get("properties")) is None:
+        return form
+    required = form.get("required", ())
+    names = sorted(fields, key=lambda name: (fields[name][LEVEL] == "advanced", name not in required))
+    ranks = {name: f"{1 + (fields[name][LEVEL] == 'advanced')}{number:02}" for number, name in enumerate(names)}
+    return {**form, "properties": {name: {**fields[name], "suggestSortText": ranks[name]} for name in names}}
 
 
 if __name__ == "__main__":

@@ -176,12 +176,18 @@ def without_user_keys(section: object) -> object:
 
 @cache
 def file_fields(section: type[Struct]) -> dict[str, FieldInfo]:
-    """Return the fields of a section that can stand in the file, by their names there; fields of features are last.
+    """Return the fields of a section that can stand in the file, by their names there.
 
-    A feature that is not installed has none.
+    Its own come before those that it inherits; fields of features are last. A feature that is not installed has none.
     """
-    own = (each for each in fields(section) if not is_user_key(each.encode_name) and not _lacks_feature(each))
-    return {each.encode_name: each for each in (*own, *_list_rules(section))}
+    known = (each for each in fields(section) if not is_user_key(each.encode_name) and not _lacks_feature(each))
+    in_order = sorted(known, key=partial(_depth, section))
+    return {each.encode_name: each for each in (*in_order, *_list_rules(section))}
+
+
+def _depth(section: type[Struct], info: FieldInfo) -> int:
+    """Return how far up among the bases of a section a field is declared."""
+    return next(n for n, base in enumerate(section.__mro__) if info.name in vars(base).get("__annotations__", ()))
 
 
 def is_everyday(info: FieldInfo) -> bool:

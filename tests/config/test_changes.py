@@ -45,7 +45,7 @@ def test_servers_are_named_that_come_go_and_change(tmp_path: Path) -> None:
     found = changes(tmp_path, before, after)
 
     assert (found.added, found.removed) == (("d",), ("a",))
-    assert found.changed == {"b": ("env", "args"), "c": ("type",)}
+    assert found.changed == {"b": ("args", "env"), "c": ("type",)}
     assert SECRET not in repr(found)
 
 

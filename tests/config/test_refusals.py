@@ -142,7 +142,7 @@ def test_a_value_of_the_wrong_form_is_named_with_what_it_must_be(
     [
         (server(command="x", comand="y"), "mcpServers.git.comand", "did you mean `command`?"),
         (server(command="x", envFile=".env"), "mcpServers.git.envFile", "did you mean `env_file`?"),
-        (server(command="x", bogus=1), "mcpServers.git.bogus", "the fields here are `enabled`, "),
+        (server(command="x", bogus=1), "mcpServers.git.bogus", "the fields here are `command`, `args`, "),
         (server(command="x", timeout={"tool": 1}), "mcpServers.git.timeout.tool", "did you mean `tools`?"),
         (server(command="x", features={"x": 1}), "mcpServers.git.features.x", "are `tools`, `resources`, `prompts`"),
         (server(command="x", tools={"only": []}), "mcpServers.git.tools.only", "are `include`, `exclude`"),
@@ -272,8 +272,8 @@ def test_all_problems_are_told_at_once(refuse: Refuse, tmp_path: Path) -> None:
         f"{tmp_path / 'dynamic-mcp.json'}: `mcpServers.a.timeout.tools`: is not a duration: `soon` ("
     )
     assert [line.split(":")[0] for line in others] == [
-        "  `mcpServers.b.enabled`",
         "  `mcpServers.b.url`",
+        "  `mcpServers.b.enabled`",
         "  `mcpServers.c.type`",
         "  `mcpServers.d.command`",
         "  `settings.conect`",
