@@ -89,7 +89,7 @@ class Oidc(Section, Private, frozen=True):
     """An OpenID Connect provider, and the client that is registered there."""
 
     shown: ClassVar = ("issuer", "client_id", "scopes")
-    issuer: Annotated[Url, "The URL of the provider.", Everyday()]
+    issuer: Annotated[Url, "The URL of the OpenID Connect provider.", Everyday()]
     client_id: Annotated[Text, "The ID of the client that is registered at the provider.", Everyday()]
     client_secret: Annotated[
         str | None, "The client secret. Write `${VARIABLE}`, not the secret itself.", Everyday()

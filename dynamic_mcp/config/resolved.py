@@ -169,10 +169,15 @@ class IdentityProviderConfig(Section, Private, frozen=True):
     """The identity provider of an organization, which decides who may use which server."""
 
     shown: ClassVar = ("client_id",)
-    token_endpoint: Annotated[Url, "The URL of its token endpoint, which is sent the `assertion`."]
+    token_endpoint: Annotated[
+        Url,
+        "The URL of the identity provider's token endpoint. It receives the `assertion`, and returns a grant"
+        " that the server accepts; for `cross_app`.",
+    ]
     client_id: Annotated[str, "The client ID at the identity provider."]
     client_secret: Annotated[
-        str | None, "The client secret there, if it has one. Write `${VARIABLE}`, not the secret itself."
+        str | None,
+        "The client secret at the identity provider, if there is one. Write `${VARIABLE}`, not the secret itself.",
     ] = None
 
 

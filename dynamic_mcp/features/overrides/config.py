@@ -32,13 +32,15 @@ class ArgumentOverride(Section, frozen=True):
 class Annotations(Section, frozen=True):
     """What is shown of the effects of a tool."""
 
-    title: Annotated[LongText | None, "A title for people."] = None
-    read_only: Annotated[bool | None, "It only reads."] = field(default=None, name="readOnlyHint")
-    destructive: Annotated[bool | None, "It may destroy something."] = field(default=None, name="destructiveHint")
-    idempotent: Annotated[bool | None, "The same call again has no further effect."] = field(
+    title: Annotated[LongText | None, "Another title, for people."] = None
+    read_only: Annotated[bool | None, "Whether the tool only reads."] = field(default=None, name="readOnlyHint")
+    destructive: Annotated[bool | None, "Whether the tool may destroy something."] = field(
+        default=None, name="destructiveHint"
+    )
+    idempotent: Annotated[bool | None, "Whether the same call again has no further effect."] = field(
         default=None, name="idempotentHint"
     )
-    open_world: Annotated[bool | None, "It works with things outside of the server."] = field(
+    open_world: Annotated[bool | None, "Whether the tool works with things outside of the server."] = field(
         default=None, name="openWorldHint"
     )
 

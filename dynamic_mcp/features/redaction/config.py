@@ -35,8 +35,8 @@ class Redact(CallRule, frozen=True):
         Everyday(),
     ] = ()
     pattern: Annotated[Pattern | None, "What to replace (RE2)."] = None
-    replacement: Annotated[Annotated[str, Meta(max_length=1000)], "The new text. Default: `[redacted]`."] = field(
-        default="[redacted]", name="replace"
+    replacement: Annotated[Annotated[str, Meta(max_length=1000)], "The text to put there. Default: `[redacted]`."] = (
+        field(default="[redacted]", name="replace")
     )
 
     def __post_init__(self) -> None:
