@@ -160,7 +160,7 @@ def _class_of(this: Invocation, config: Config, group: str, tool: str) -> str:
         )
         this.out.say(f"{unknown}; `{tool}` counts as one that writes")
         return "write"
-    return access_of(tool, entry, shown.access).access
+    return access_of(tool, entry, shown.effects).access
 
 
 def _say_if_hidden(this: Invocation, config: Config, case: _Case) -> None:

@@ -10,6 +10,7 @@ from msgspec.structs import force_setattr, replace
 
 from dynamic_mcp.config.section import Section, Value
 from dynamic_mcp.config.types import (
+    Direct,
     Expression,
     Globs,
     Pattern,
@@ -158,15 +159,13 @@ class Access(Section, frozen=True):
         return bool(self.approve) or any(rule.effect is Effect.ASK for rule in rules)
 
 
-class ToolAccess(Section, frozen=True):
+class ToolEffects(Section, frozen=True):
     """Which tools of a server only read, and which may change something. `write` wins."""
 
     read: Annotated[Globs, "Tools that only read; globs."] = ()
     write: Annotated[Globs, "Tools that may change something; globs."] = ()
-    # Whether the server's own annotations are trusted.
-    is_trusted: bool = field(default=False, name="x-trusted")
-    # From `overrides`: names and globs of tools (the first match counts), and whether they only read.
-    hints: tuple[tuple[str, bool], ...] = field(default=(), name="x-hints")
+    # Whether the server's own annotations are trusted where the lists do not name a tool.
+    trusts_annotations: bool = field(default=False, name="x-trusts-annotations")
 
 
 class ProfileTools(Section, frozen=True):
@@ -182,10 +181,11 @@ class Profile(Section, frozen=True):
     name: str = field(default="", name="x-name")
     servers: Annotated[Globs, "The servers, by name; globs. Default: all."] = ("*",)
     tools: Annotated[ProfileTools, "Which of their tools to show. Default: all."] = ProfileTools()
-    is_direct: Annotated[
-        Annotated[bool, Value(lambda word: word == "direct", written=Literal["group", "direct"])] | None,
-        "How tools are listed, for all servers of the profile. Default: as each server says.",
-    ] = field(default=None, name="expose")
+    direct: Annotated[
+        Direct | None,
+        "Which tools of its servers are listed directly: `true` (all), `false` (none), or a list of names or globs;"
+        " one with `__` can also be of `<server>__<tool>`. Default: as each server says.",
+    ] = None
     instructions: Annotated[
         Annotated[str, Meta(max_length=10_000)], "Text for the model, put before our own instructions."
     ] = ""

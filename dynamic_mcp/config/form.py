@@ -1,6 +1,6 @@
 """The sections of the kernel: the file, its settings and its servers, as written.
 
-A server's field that is None is inherited from the settings. The sections of features are in their own modules.
+A server's field that is None has the value of `settings.defaults`. Sections of features are in their own modules.
 """
 
 from collections.abc import Mapping
@@ -8,10 +8,20 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from msgspec import Meta, field
 
-from dynamic_mcp.config.access import Access, Profiles, ToolAccess
+from dynamic_mcp.config.access import Access, Profiles, ToolEffects
 from dynamic_mcp.config.resolved import DaemonConfig, Embeddings, Features, Log, OAuth, Retry, Timeouts, ToolFilter
-from dynamic_mcp.config.section import OfFeature, PresentFields, Section, Switch, TaggedUnion, deferred, read
+from dynamic_mcp.config.section import (
+    OfFeature,
+    PresentFields,
+    Section,
+    Switch,
+    TaggedUnion,
+    Value,
+    deferred,
+    read,
+)
 from dynamic_mcp.config.types import (
+    Direct,
     Globs,
     GroupName,
     Headers,
@@ -49,12 +59,21 @@ else:
 # The tag of servers. A file cannot set it, since keys with `x-` are ignored.
 _KIND = "x-kind"
 
-_Description = Annotated[str | None, "One line that tells the model what this server is for."]
-_Pinned = Annotated[tuple[str, ...], "Tools to list directly as well, as `<server>__<tool>`; names or globs."]
-_Trusted = Annotated[
-    bool, "Believe what the server's own annotations say about whether a tool only reads. Default: false."
+# Other tools have other names for streamable HTTP.
+_RemoteType = Annotated[
+    Literal["http", "sse"],
+    Value(
+        lambda word: "sse" if word == "sse" else "http",
+        written=Literal["http", "streamable-http", "streamable_http", "streamableHttp", "sse"],
+    ),
 ]
-_OwnAccess = Annotated[ToolAccess, "Which of the tools only read, whatever else says so."]
+_Description = Annotated[str | None, "One line that tells the model what this server is for."]
+_TrustAnnotations = Annotated[
+    bool,
+    "Believe what the server's own annotations say about whether a tool only reads, where `effects` does not name it."
+    " Default: false.",
+]
+_Effects = Annotated[ToolEffects, "Which of the tools only read, and which may change something."]
 
 
 def root(tree: object) -> "Root":
@@ -71,13 +90,13 @@ def kind(server: object) -> str | None:
             return "cli" if "cli" in server else "remote" if "url" in server else "stdio"
         case "stdio":
             return "stdio"
-        case "http" | "sse":
+        case "http" | "streamable-http" | "streamable_http" | "streamableHttp" | "sse":
             return "remote"
     return None
 
 
 class Shared(Section, frozen=True):
-    """The fields of every server and of the settings."""
+    """The fields of every server and of `settings.defaults`."""
 
     place: ClassVar = "server"
     rules: Mapping[str, object] = field(default={}, name="x-rules")  # those of features, by their keys
@@ -109,10 +128,10 @@ class Shared(Section, frozen=True):
         "The maximum number of concurrent requests; further ones wait. Default: 64.",
     ] = None
     retry: Annotated[Mapping[str, int], PresentFields(Retry), "How often to try to connect."] = {}
-    expose: Annotated[
-        Literal["group", "direct"] | None,
-        "`direct` lists the server's tools directly, as `<server>__<tool>`, instead of behind the two meta-tools."
-        " Default: group.",
+    direct: Annotated[
+        Direct | None,
+        "`true` lists all tools of the server directly, as `<server>__<tool>`, instead of behind the two meta-tools;"
+        " a list of names or globs lists these tools directly as well. Default: false.",
     ] = None
     validate_: Annotated[
         Literal["assist", "strict", "off"] | None,
@@ -167,9 +186,8 @@ class ProgramEntry(Launch, frozen=True, kw_only=True, tag_field=_KIND, tag="stdi
 
     type: Annotated[Literal["stdio"] | None, "Optional."] = None
     description: _Description = None
-    pinned: _Pinned = ()
-    trusted: _Trusted = False
-    access: _OwnAccess = ToolAccess()
+    trust_annotations: _TrustAnnotations = False
+    effects: _Effects = ToolEffects()
     command: Annotated[str, "The program to run, without a shell."]
     args: Annotated[tuple[str, ...], "The arguments of the program."] = ()
 
@@ -178,26 +196,22 @@ class RemoteEntry(Shared, frozen=True, kw_only=True, tag_field=_KIND, tag="remot
     """A server that is reached over HTTP."""
 
     type: Annotated[
-        Literal["http", "sse"] | None,
-        "`http` is streamable HTTP, `sse` the older transport. Default: detected.",
+        _RemoteType | None,
+        "`http` is streamable HTTP, which may have its other names too, and `sse` the older transport. Default:"
+        " detected.",
     ] = None
     description: _Description = None
-    pinned: _Pinned = ()
-    trusted: _Trusted = False
-    access: _OwnAccess = ToolAccess()
+    trust_annotations: _TrustAnnotations = False
+    effects: _Effects = ToolEffects()
     url: Annotated[Url, "The URL of the server."]
     headers: Annotated[Headers, "HTTP headers for every request."] = {}
     oauth: Annotated[OAuth, "Settings for servers that need a login."] = OAuth()
-    oauth_client_id: Annotated[str | None, "Short for `oauth.client_id`."] = None
-    oauth_scopes: Annotated[tuple[str, ...], "Short for `oauth.scopes`."] = ()
 
 
 class CommandLineEntry(Shared, frozen=True, kw_only=True, tag_field=_KIND, tag="cli"):
     """A command line program that is no MCP server; its commands are the tools."""
 
     description: _Description = None
-    pinned: _Pinned = ()
-    access: _OwnAccess = ToolAccess()
     cli: Annotated[Cli, "The program, and what of it can be used."]
 
 
@@ -207,11 +221,20 @@ class Search(Section, frozen=True):
     embeddings: Annotated[Embeddings | None, "Also search by meaning. Default: by words only."] = None
 
 
-class Settings(Launch, frozen=True):
-    """Defaults for all servers. A server's own fields override them."""
+class Defaults(Launch, frozen=True):
+    """What applies to the servers that do not say it themselves.
 
-    place: ClassVar = "settings"
+    A server overrides single members of `env`, `features`, `timeout`, `tools` and `retry`, and the whole of any other
+    field.
+    """
 
+    place: ClassVar = "defaults"
+
+
+class Settings(Section, frozen=True):
+    """Settings of dynamic-mcp itself, and `defaults` for the servers."""
+
+    defaults: Annotated[Defaults, "What applies to the servers that do not say it themselves."] = Defaults()
     split_calls: Annotated[
         bool,
         "Offer `call_dynamic_tool_read` and `call_dynamic_tool_write` instead of one tool, so that a client can"
@@ -302,4 +325,4 @@ class Root(Section, frozen=True, kw_only=True):
     profiles: Annotated[
         Profiles, "Selections of servers and tools, by name: for `--profile` and `/mcp/profile/<name>`."
     ] = {}
-    settings: Annotated[Settings, "Defaults for all servers."] = Settings()
+    settings: Annotated[Settings, "Settings of dynamic-mcp itself, and defaults for the servers."] = Settings()

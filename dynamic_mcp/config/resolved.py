@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Protocol, TypeVa
 from msgspec import Meta, Struct, field
 from msgspec.structs import force_setattr, replace
 
-from dynamic_mcp.config.access import Access, Profile, ToolAccess
+from dynamic_mcp.config.access import Access, Profile, ToolEffects
 from dynamic_mcp.config.rules import Policy
 from dynamic_mcp.config.section import Private, Section
-from dynamic_mcp.config.types import Duration, IdleTime, Port, Text, Url
+from dynamic_mcp.config.types import DirectTools, Duration, IdleTime, Port, Text, Url
 from dynamic_mcp.identity import Principal
 
 if TYPE_CHECKING:  # read where a config has them
@@ -79,21 +79,6 @@ class Retry(Section, frozen=True):
         Annotated[int, Meta(ge=1, le=20)],
         "The number of attempts before the server counts as down. Default: 3.",
     ] = 3
-
-
-class Exposure(Struct, frozen=True):
-    """The tools that are listed directly: all if `direct`, else those that match the globs in `pinned`."""
-
-    direct: bool
-    pinned: tuple[str, ...]
-
-    @property
-    def shows_some(self) -> bool:
-        """Return whether any tool may be listed directly."""
-        return self.direct or bool(self.pinned)
-
-    def shows(self, tool: str) -> bool:
-        return self.direct or _matches(tool, self.pinned)
 
 
 # The handling of arguments that do not fit the schema of the tool.
@@ -289,9 +274,9 @@ class Presentation(Struct, frozen=True):
     description: str | None
     features: Features
     tools: ToolFilter
-    exposure: Exposure
+    direct: DirectTools
     answers: CallHandling
-    access: ToolAccess = ToolAccess()
+    effects: ToolEffects = ToolEffects()
     rules: Rules = {}
     asks: bool = False
     pinning: Pinning = Pinning()
@@ -415,7 +400,7 @@ class ServerPlugin(Protocol):
 class Config(Struct, frozen=True):
     """The whole config: the enabled groups in the order of the file, warnings for the user, the files read.
 
-    `presentations` has one entry for each group, by its name; `distrust` lists others who may write the file;
+    `presentations` has one entry for each group, by its name; `file_warnings` are about the file as a whole;
     `embeddings` is the endpoint for vectors; with `daemon` None, each client has its own servers; with `http` None,
     HTTP is not served, as in the config of a workspace. `roots` are URIs; `access` None is no rules. `audit`,
     `telemetry` and `metrics` None are off. `lock_file` None is the state directory.
@@ -426,7 +411,7 @@ class Config(Struct, frozen=True):
     presentations: Mapping[str, Presentation]
     warnings: tuple[str, ...]
     max_message_bytes: int
-    distrust: tuple[str, ...] = ()
+    file_warnings: tuple[str, ...] = ()
     env_files: tuple[Path, ...] = ()
     log: Log = Log()
     embeddings: Embeddings | None = None

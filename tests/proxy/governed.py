@@ -14,8 +14,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
 from msgspec import Struct
 
-from dynamic_mcp.config.access import Access, AccessKind, AccessRule, Effect, ToolAccess
-from dynamic_mcp.config.resolved import Exposure
+from dynamic_mcp.config.access import Access, AccessKind, AccessRule, Effect, ToolEffects
+from dynamic_mcp.config.types import DirectTools
 from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.proxy.proxy import Proxy
@@ -156,7 +156,7 @@ class Plan(Struct, frozen=True):
 
     rules: tuple[AccessRule, ...]
     default: Effect = Effect.DENY
-    exposures: Mapping[str, Exposure] = {}
+    direct: Mapping[str, DirectTools] = {}
     split_calls: bool = False
 
     def has(self, group: str, kind: AccessKind, name: str) -> bool:
@@ -200,8 +200,8 @@ class Plan(Struct, frozen=True):
         return self.default is Effect.ALLOW or any(rule.effect is not Effect.DENY for rule in own)
 
     def config_of(self, group: str) -> PresentedGroup:
-        exposure = self.exposures.get(group, Exposure(direct=False, pinned=()))
-        return group_config(group, exposure=exposure, access=ToolAccess(read=("read_*",), write=WRITING))
+        direct = self.direct.get(group, DirectTools())
+        return group_config(group, direct=direct, effects=ToolEffects(read=("read_*",), write=WRITING))
 
     @property
     def access(self) -> Access:
