@@ -87,11 +87,11 @@ class AccessRule(Section, frozen=True):
     tools: Annotated[Globs | None, "The tools, by the names that the server gives them; globs."] = None
     prompts: Annotated[Globs | None, "The prompts, by the names that the server gives them; globs."] = None
     resources: Annotated[Globs | None, "The resources, by URI; globs, in which `*` also matches `/`."] = None
-    access: Annotated[
-        Literal["any", "read", "write"],
+    only: Annotated[
+        Literal["read", "write"] | None,
         "`read` is about tools that only read, prompts and resources; `write` about tools that may change something."
-        " Default: any.",
-    ] = "any"
+        " Default: both.",
+    ] = None
     arguments: Annotated[
         _Conditions,
         'Conditions on the arguments of a tool or prompt, by JSONPath: `{"$.database": {"enum": ["stage"]}}`.'

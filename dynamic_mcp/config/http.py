@@ -119,8 +119,8 @@ class Http(Section, frozen=True):
     @property
     def forwarders(self) -> tuple[str, ...]:
         """The reverse proxies whose headers are trusted for any purpose."""
-        trusted = (peer for each in self.auth if isinstance(each, Forwarded) for peer in each.trusted)
-        return (*self.trusted_proxies, *trusted)
+        forwarded = (each for each in self.auth if isinstance(each, Forwarded))
+        return (*self.trusted_proxies, *(peer for each in forwarded for peer in each.trusted_proxies))
 
 
 def resolve_http(own: Http, access: Access | None, surroundings: Surroundings) -> tuple[Http, list[str]]:

@@ -114,6 +114,13 @@ class Renaming:
                 self._rename_expose(at, ("direct",))
 
     def _rename_settings(self) -> None:
+        for at, provider in self._objects(("settings", "http", "auth")):
+            if "trusted" in provider:
+                self._move((*at, "trusted"), (*at, "trusted_proxies"))
+        for role, _ in self._members(("settings", "access", "roles")):
+            for at, rule in self._objects(role):
+                if "access" in rule and self._move((*at, "access"), (*at, "only")) and rule["only"] == "any":
+                    self._drop((*at, "only"))
         settings = self._value(("settings",))
         known, defaults = file_fields(form.Settings), file_fields(form.Defaults)
         for key in [*settings] if isinstance(settings, dict) else ():
@@ -190,7 +197,8 @@ class Renaming:
 
     def _move(self, old: Keys, new: Keys) -> bool:
         """Move a value, if the places on the way are free."""
-        for depth in range(2, len(new) + 1):
+        shared = next(depth for depth in range(len(new)) if old[depth] != new[depth])
+        for depth in range(shared + 1, len(new) + 1):
             there = self._value(new[:depth])
             if there is None:
                 self._drop(new[:depth])
@@ -221,17 +229,26 @@ class Renaming:
     def _value(self, path: Keys) -> Any:  # Any: JSON
         value = self.tree
         for key in path:
-            if not isinstance(value, dict):
+            if isinstance(key, int):
+                value = value[key]
+            elif isinstance(value, dict):
+                value = value.get(key)
+            else:
                 return None
-            value = value.get(key)
         return value
 
-    def _objects(self, path: Keys) -> Iterator[tuple[Keys, dict[str, Any]]]:  # Any: JSON
-        """Yield the objects in an object, with their paths."""
+    def _members(self, path: Keys) -> Iterator[tuple[Keys, Any]]:  # Any: JSON
+        """Yield the values in an object or a list, with their paths."""
         parent = self._value(path)
-        for name, each in [*parent.items()] if isinstance(parent, dict) else ():
-            if isinstance(each, dict):
-                yield (*path, name), each
+        members = (
+            parent.items() if isinstance(parent, dict) else enumerate(parent if isinstance(parent, list) else ())
+        )
+        for key, each in [*members]:
+            yield (*path, key), each
+
+    def _objects(self, path: Keys) -> Iterator[tuple[Keys, dict[str, Any]]]:  # Any: JSON
+        """Yield the objects in an object or a list, with their paths."""
+        return ((at, each) for at, each in self._members(path) if isinstance(each, dict))
 
 
 _DEFAULT_DIRECT: Keys = ("settings", "defaults", "direct")
@@ -251,7 +268,7 @@ def _command_of(tool: str, pack: object) -> str | None:
 
 def _put(tree: Any, path: Keys, value: object) -> None:  # Any: JSON
     for key in path[:-1]:
-        tree = tree.setdefault(key, {})
+        tree = tree[key] if isinstance(key, int) else tree.setdefault(key, {})
     tree[path[-1]] = value
 
 

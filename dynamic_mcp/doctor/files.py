@@ -90,7 +90,7 @@ def _secret_finding(where: str) -> Finding:
 def _warning_finding(warning: str) -> Finding:
     where, _, what = warning.partition(": ")
     hint = "set it, or write `${NAME:-default}`"
-    if where.startswith("settings.http.auth") and where.endswith(".trusted"):
+    if where.startswith("settings.http.auth") and where.endswith(".trusted_proxies"):
         hint = "name the addresses from which the reverse proxy connects"
     elif where.startswith("settings.http.auth"):  # tokens must be random
         hint = (

@@ -15,7 +15,7 @@ from tests.terminal import strip_escapes
 
 ACCESS = {
     "roles": {
-        "reader": [{"access": "read"}],
+        "reader": [{"only": "read"}],
         "dev": [
             {"servers": ["full"], "tools": ["*"]},
             {"id": "no-crash", "servers": ["full"], "tools": ["crash"], "effect": "deny"},

@@ -70,6 +70,14 @@ EQUALS: list[tuple[Json, Json]] = [
         ),
     ),
     (of_all(expose="direct"), of_all(defaults={"direct": True})),
+    (
+        of_all(access={"roles": {"r": [{"access": "read"}, {"access": "any", "tools": ["a"]}]}}),
+        of_all(access={"roles": {"r": [{"only": "read"}, {"tools": ["a"]}]}}),
+    ),
+    (
+        of_all(http={"auth": [{"kind": "bearer"}, {"kind": "forwarded", "trusted": ["unix"]}]}),
+        of_all(http={"auth": [{"kind": "bearer"}, {"kind": "forwarded", "trusted_proxies": ["unix"]}]}),
+    ),
     (of_all(share="all", defaults={"connect": "eager"}), of_all(defaults={"connect": "eager", "share": "all"})),
     ({**of_all(expose="direct"), **one(pinned=["a"])}, {**of_all(defaults={"direct": True}), **one()}),
 ]
@@ -79,11 +87,8 @@ EQUALS: list[tuple[Json, Json]] = [
 def test_old_names_mean_what_the_new_ones_do(read_config: ReadConfig, old: Json, new: Json) -> None:
     before, after = read_config(old), read_config(new)
 
-    assert [before.groups, before.presentations, before.profiles] == [
-        after.groups,
-        after.presentations,
-        after.profiles,
-    ]
+    assert (before.groups, before.presentations) == (after.groups, after.presentations)
+    assert (before.profiles, before.access, before.http) == (after.profiles, after.access, after.http)
     assert (len(before.file_warnings), after.file_warnings) == (1, ())
 
 
@@ -243,20 +248,9 @@ def test_a_rewritten_file_keeps_comments_order_and_line_ends(mark: str, eol: str
     assert Renaming(jsonc.loads(text.removeprefix(mark))).rewrite(text) == mark + REWRITTEN.replace("\n", eol)
 
 
-NAMES = [
-    "expose",
-    "pinned",
-    "trusted",
-    "access",
-    "oauth_scopes",
-    "timeout",
-    "overrides",
-    "tools",
-    "direct",
-    "defaults",
-]
+NAMES = ("expose", "pinned", "trusted", "access", "oauth_scopes", "timeout", "overrides", "tools", "direct")
 VALUES = [None, True, "direct", "group", ["a"], {}, {"read": ["a"]}, {"a": {"hide": True}}]
-SECTIONS = st.dictionaries(st.sampled_from(NAMES), st.sampled_from(VALUES), max_size=4)
+SECTIONS = st.dictionaries(st.sampled_from((*NAMES, "defaults")), st.sampled_from(VALUES), max_size=4)
 
 
 @given(st.dictionaries(st.sampled_from("ab"), SECTIONS), SECTIONS)
