@@ -103,7 +103,9 @@ class Shared(Section, frozen=True):
 
     enabled: Annotated[bool | None, "False ignores the server, as if it were not in the file. Default: true."] = None
     features: Annotated[
-        Mapping[str, bool], PresentFields(Features), "Enables or disables tools, resources and prompts."
+        Mapping[str, bool],
+        PresentFields(Features),
+        "Enables or disables all tools, resources or prompts.",
     ] = {}
     timeout: Annotated[Mapping[str, float], PresentFields(Timeouts), "How long to wait for the server."] = {}
     tools: Annotated[
@@ -125,7 +127,8 @@ class Shared(Section, frozen=True):
     ] = None
     concurrency: Annotated[
         Annotated[int, Meta(ge=1, le=1024)] | None,
-        "The maximum number of concurrent requests; further ones wait. Default: 64.",
+        "The maximum number of concurrent requests to the server; further ones wait. `limits` are about single tools"
+        " and persons. Default: 64.",
     ] = None
     retry: Annotated[Mapping[str, int], PresentFields(Retry), "How often to try to connect."] = {}
     direct: Annotated[
@@ -142,7 +145,8 @@ class Shared(Section, frozen=True):
     approve: Annotated[
         Globs | None,
         "Tools that a person must approve before each call by those who may use them; globs of the names that the"
-        " server gives them. It allows nobody anything. Default: none.",
+        " server gives them. It allows nobody anything. Access rules and guards with the effect `ask` are about some"
+        " persons, or some arguments. Default: none.",
     ] = None
     definitions: Annotated[
         Literal["trust", "warn", "hold"] | None,
@@ -166,7 +170,9 @@ class Launch(Shared, frozen=True):
     """The fields for starting a program."""
 
     env: Annotated[
-        Variables, "Environment variables for the program. They override `env_file` and `inherit_env`."
+        Variables,
+        "Environment variables for the program. They override those of `env_file`, which override those that"
+        " `inherit_env` passes on.",
     ] = {}
     env_file: Annotated[
         Strings | None,

@@ -90,7 +90,7 @@ class Http(Section, frozen=True):
     )
     max_in_flight: Annotated[
         Annotated[int, Meta(ge=1, le=100_000)],
-        "The maximum number of concurrent requests of one session. Default: 256.",
+        "The maximum number of concurrent requests of one session, to any servers. Default: 256.",
     ] = 256
     shutdown_timeout_s: Annotated[
         Duration,

@@ -66,7 +66,7 @@ class ToolFilter(Section, frozen=True):
     """Which tools can be listed and called. The patterns are globs, such as `read_*`."""
 
     include: Annotated[tuple[str, ...], "Only these tools; an empty list means none. Default: all."] = ("*",)
-    exclude: Annotated[tuple[str, ...], "These tools never, even if `include` matches them."] = ()
+    exclude: Annotated[tuple[str, ...], "These tools never, for all clients, even if `include` matches them."] = ()
 
     def allows(self, name: str) -> bool:
         return _matches(name, self.include) and not _matches(name, self.exclude)

@@ -40,9 +40,10 @@ def test_a_program_is_added_and_comments_stay(written: CliRunner) -> None:
     assert git["entry"] == entry
 
 
+@pytest.mark.parametrize("kind", ["http", "streamable-http"])
 @pytest.mark.parametrize("header", ["Authorization=Bearer ${TOKEN}", "Authorization: Bearer ${TOKEN}"])
-def test_a_remote_server_is_added_with_its_headers(written: CliRunner, header: str) -> None:
-    args = ("--url", "https://example.com/mcp", "--header", header, "--type", "http")
+def test_a_remote_server_is_added_with_its_headers(written: CliRunner, header: str, kind: str) -> None:
+    args = ("--url", "https://example.com/mcp", "--header", header, "--type", kind)
     done = written.run("add", "gh", *args, "--json")
     assert done.code == 0
     assert done.json["entry"] == {

@@ -169,7 +169,7 @@ def test_a_value_of_the_wrong_form_is_named_with_what_it_must_be(
             "docs/configuration.md lists them",
         ),
         ({"mcpServers": {}, "settings": {"daemon": {"lingr": 1}}}, "settings.daemon.lingr", "did you mean `linger`?"),
-        (http(port=1), "settings.http.port", "did you mean `path`?"),
+        (http(port=1), "settings.http.port", "docs/configuration.md lists them"),
         (http(tls={"crt": 1, "cert": "c", "key": "k"}), "settings.http.tls.crt", "did you mean `cert`?"),
     ],
 )

@@ -30,10 +30,10 @@ CATALOG = catalog("get_item", "delete_item", "query", resources=("x://one",), te
 
 
 def find(
-    *rules: Cache, catalogs: Mapping[str, Catalog] | None = None, access: ToolEffects | None = None
+    *rules: Cache, catalogs: Mapping[str, Catalog] | None = None, effects: ToolEffects | None = None
 ) -> list[Finding]:
     """Return what is found wrong with what is kept of one server."""
-    config = config_of(group_config("a", rules={"cache": rules}, access=access or ToolEffects()))
+    config = config_of(group_config("a", rules={"cache": rules}, effects=effects or ToolEffects()))
     return list(check(config, lambda: {"a": CATALOG} if catalogs is None else catalogs))
 
 
@@ -59,4 +59,4 @@ def test_tools_that_may_write_are_named_where_their_results_are_to_be_kept() -> 
     assert "`delete_item`" in finding.what
     assert "`get_item`" not in finding.what
     read = ToolEffects(read=("delete_item", "query"))
-    assert find(Cache("mcpServers.a.cache[0]", tools=("*_item",)), access=read) == []
+    assert find(Cache("mcpServers.a.cache[0]", tools=("*_item",)), effects=read) == []
