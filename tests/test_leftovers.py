@@ -44,3 +44,13 @@ def test_a_new_file_in_the_checkout_is_found_until_it_is_removed(run: Leftovers)
     assert [line for line in run.find() if str(file) in line] == [f"{file}, by test_of_it"]
     file.unlink()
     assert not [line for line in run.find() if str(file) in line]
+
+
+def test_what_other_programs_write_in_the_folders_of_the_user_is_not_left_by_a_test(
+    run: Leftovers, tmp_path: Path
+) -> None:
+    before = leftovers.list_files([tmp_path])
+    (tmp_path / "of-another-program").touch()
+    (tmp_path / "dynamic-mcp").mkdir()
+    leftovers.note_new_files(before, "test_of_it", [tmp_path])
+    assert [line for line in run.find() if str(tmp_path) in line] == [f"{tmp_path}/dynamic-mcp, by test_of_it"]
