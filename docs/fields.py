@@ -35,7 +35,7 @@ from dynamic_mcp.config.section import (
 DOCS = Path(__file__).parent
 EVERYDAY, ADVANCED = "configuration.md", "configuration-advanced.md"
 FILE = "the file"
-SERVER, DEFAULTS = "mcpServers.NAME", "settings"
+SERVER, DEFAULTS = "mcpServers.NAME", "settings.defaults"
 _MARK = rf"<!-- fields of ({FILE}|\S+?)(?:: (.+))? -->"
 
 
@@ -74,13 +74,11 @@ def _all_fields() -> Sequence[Field]:
 
 
 def list_fields() -> Sequence[Field]:
-    """Return all fields but those that `settings.defaults` has in common with servers."""
-    return [field for field in _all_fields() if not _is_default(field)]
-
-
-def list_defaults() -> Sequence[str]:
-    """Return the fields that `settings.defaults` has in common with servers."""
-    return [field.key for field in _all_fields() if field.place == DEFAULTS and _is_default(field)]
+    """Return all fields, those that `settings.defaults` has in common with servers in a list in its text."""
+    defaults = [field.key for field in _all_fields() if field.place == DEFAULTS and _is_default(field)]
+    listed = f" They are {', '.join(f'`{key}`' for key in defaults)}."
+    fields = [field for field in _all_fields() if not _is_default(field)]
+    return [replace(field, text=field.text + listed) if field.path == DEFAULTS else field for field in fields]
 
 
 def _is_default(field: Field) -> bool:

@@ -54,14 +54,6 @@ def fill_in(text: str) -> str:
     return re.sub(r"<!-- ([a-z]+) -->\n.*?<!-- end of \1 -->", part, text, flags=re.DOTALL)
 
 
-# --- the config ------------------------------------------------------------------------------------------------
-
-
-def defaults() -> str:
-    """Return the fields of servers that are also settings for all servers."""
-    return f"{', '.join(f'`{key}`' for key in fields.list_defaults())}."
-
-
 # --- the states ------------------------------------------------------------------------------------------------
 
 
@@ -204,7 +196,6 @@ def order() -> str:
 
 PARTS: dict[str, Callable[[], str]] = {
     "order": order,
-    "defaults": defaults,
     "states": states,
     "commands": usage,
     "clients": clients,

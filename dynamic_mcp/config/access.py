@@ -10,6 +10,7 @@ from msgspec.structs import force_setattr, replace
 
 from dynamic_mcp.config.section import Everyday, Section, Value
 from dynamic_mcp.config.types import (
+    Direct,
     Expression,
     Globs,
     Pattern,
@@ -95,12 +96,12 @@ class AccessRule(Section, frozen=True):
     resources: Annotated[
         Globs | None, "The resources that it is about, by URI; `*` also matches `/`. Default: as for `tools`."
     ] = None
-    access: Annotated[
-        Literal["any", "read", "write"],
+    only: Annotated[
+        Literal["read", "write"] | None,
         "`read` restricts the rule to tools that only read, prompts and resources; `write` to tools that may"
-        " change something. Default: any.",
+        " change something. Default: both.",
         Everyday(),
-    ] = "any"
+    ] = None
     arguments: Annotated[
         _Conditions,
         'Conditions on the arguments of a tool or prompt, by JSONPath: `{"$.database": {"enum": ["stage"]}}`.'
@@ -173,15 +174,13 @@ class Access(Section, frozen=True):
         return bool(self.approve) or any(rule.effect is Effect.ASK for rule in rules)
 
 
-class ToolAccess(Section, frozen=True):
+class ToolEffects(Section, frozen=True):
     """Which tools of a server only read, and which may change something. `write` wins."""
 
-    read: Annotated[Globs, "Tools that only read; globs.", Everyday()] = ()
-    write: Annotated[Globs, "Tools that may change something; globs.", Everyday()] = ()
-    # Whether the server's own annotations are trusted.
-    is_trusted: bool = field(default=False, name="x-trusted")
-    # From `overrides`: names and globs of tools (the first match counts), and whether they only read.
-    hints: tuple[tuple[str, bool], ...] = field(default=(), name="x-hints")
+    read: Annotated[Globs, "Tools that only read.", Everyday()] = ()
+    write: Annotated[Globs, "Tools that may change something.", Everyday()] = ()
+    # Whether the server's own annotations are trusted where the lists do not name a tool.
+    trusts_annotations: bool = field(default=False, name="x-trusts-annotations")
 
 
 class ProfileTools(Section, frozen=True):
@@ -201,10 +200,11 @@ class Profile(Section, frozen=True):
     name: str = field(default="", name="x-name")
     servers: Annotated[Globs, "The servers that it shows. Default: all.", Everyday()] = ("*",)
     tools: Annotated[ProfileTools, "Which of their tools to show. Default: all.", Everyday()] = ProfileTools()
-    is_direct: Annotated[
-        Annotated[bool, Value(lambda word: word == "direct", written=Literal["group", "direct"])] | None,
-        "How tools are listed, for all servers of the profile. Default: as each server says.",
-    ] = field(default=None, name="expose")
+    direct: Annotated[
+        Direct | None,
+        "Which tools of its servers are listed directly: `true` (all), `false` (none), or a list of names or globs;"
+        " one with `__` can also be of `<server>__<tool>`. Default: as each server says.",
+    ] = None
     instructions: Annotated[
         Annotated[str, Meta(max_length=10_000)], "Text for the model, before the instructions of dynamic-mcp."
     ] = ""

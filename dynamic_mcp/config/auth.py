@@ -73,7 +73,7 @@ class Jwt(Section, frozen=True, tag_field=KIND, tag="jwt"):
 class Forwarded(Section, frozen=True, tag_field=KIND, tag="forwarded"):
     """User names that nginx, Caddy or another reverse proxy passes on in a header after it has authenticated them."""
 
-    trusted: Annotated[
+    trusted_proxies: Annotated[
         Peers,
         "The addresses or networks of the reverse proxies that are trusted; `unix` means every process that"
         " connects to the Unix socket. From all others, these headers are ignored.",
@@ -167,8 +167,10 @@ def resolve_provider(own: Provider, number: int, texts: Substitution, access: Ac
             jwks_url = None if own.jwks_url is None else texts.fill_url((*at, "jwks_url"), own.jwks_url)
             return replace(own, issuer=texts.fill_url((*at, "issuer"), own.issuer), jwks_url=jwks_url)
         case Forwarded():
-            for everybody in (each for each in own.trusted if each.endswith("/0")):
-                texts.warnings.append(f"{format_path((*at, 'trusted'))}: `{everybody}` lets everybody be anybody")
+            for everybody in (each for each in own.trusted_proxies if each.endswith("/0")):
+                texts.warnings.append(
+                    f"{format_path((*at, 'trusted_proxies'))}: `{everybody}` lets everybody be anybody"
+                )
             return own
         case LoginAuth():
             oidc = None if own.oidc is None else _resolve_oidc(own.oidc, (*at, "oidc"), texts)

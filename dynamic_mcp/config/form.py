@@ -1,6 +1,6 @@
 """The sections of the kernel: the file, its settings and its servers, as written.
 
-A server's field that is None is inherited from the settings. The sections of features are in their own modules.
+A server's field that is None has the value of `settings.defaults`. Sections of features are in their own modules.
 """
 
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from msgspec import Meta, field
 
-from dynamic_mcp.config.access import Access, Profiles, ToolAccess
+from dynamic_mcp.config.access import Access, Profiles, ToolEffects
 from dynamic_mcp.config.resolved import DaemonConfig, Embeddings, Features, Log, OAuth, Retry, Timeouts, ToolFilter
 from dynamic_mcp.config.section import (
     Everyday,
@@ -17,10 +17,12 @@ from dynamic_mcp.config.section import (
     Section,
     Switch,
     TaggedUnion,
+    Value,
     deferred,
     read,
 )
 from dynamic_mcp.config.types import (
+    Direct,
     Globs,
     GroupName,
     Headers,
@@ -59,16 +61,25 @@ else:
 # The tag of servers. A file cannot set it, since keys with `x-` are ignored.
 _KIND = "x-kind"
 
+# Other tools have other names for streamable HTTP.
+_RemoteType = Annotated[
+    Literal["http", "sse"],
+    Value(
+        lambda word: "sse" if word == "sse" else "http",
+        written=Literal["http", "streamable-http", "streamable_http", "streamableHttp", "sse"],
+        type_name="`http` or `sse`",
+    ),
+]
 _Description = Annotated[
     str | None, "What this server is for, in one line. The model reads it to choose a server.", Everyday()
 ]
-_Pinned = Annotated[
-    tuple[str, ...], "Tools to list directly as well, as `<server>__<tool>`; names or globs.", Everyday()
+_TrustAnnotations = Annotated[
+    bool,
+    "Trust the server's own annotations (`readOnlyHint`) about which tools only read, where `effects` does not name"
+    " them. Default: false.",
+    Everyday(),
 ]
-_Trusted = Annotated[
-    bool, "Believe what the server's own annotations say about whether a tool only reads. Default: false.", Everyday()
-]
-_OwnAccess = Annotated[ToolAccess, "Which of the tools only read, whatever else says so.", Everyday()]
+_Effects = Annotated[ToolEffects, "Which of the tools only read, and which may change something.", Everyday()]
 
 
 def root(tree: object) -> "Root":
@@ -85,13 +96,13 @@ def kind(server: object) -> str | None:
             return "cli" if "cli" in server else "remote" if "url" in server else "stdio"
         case "stdio":
             return "stdio"
-        case "http" | "sse":
+        case "http" | "streamable-http" | "streamable_http" | "streamableHttp" | "sse":
             return "remote"
     return None
 
 
 class Shared(Section, frozen=True):
-    """The fields of every server and of the settings."""
+    """The fields of every server and of `settings.defaults`."""
 
     place: ClassVar = "server"
     rules: Mapping[str, object] = field(default={}, name="x-rules")  # those of features, by their keys
@@ -100,7 +111,9 @@ class Shared(Section, frozen=True):
         bool | None, "`false` ignores the server, as if it were not in the file. Default: true.", Everyday()
     ] = None
     features: Annotated[
-        Mapping[str, bool], PresentFields(Features), "Enables or disables tools, resources and prompts."
+        Mapping[str, bool],
+        PresentFields(Features),
+        "Enables or disables all tools, resources or prompts.",
     ] = {}
     timeout: Annotated[
         Mapping[str, float], PresentFields(Timeouts), "How long to wait for the server.", Everyday()
@@ -127,13 +140,14 @@ class Shared(Section, frozen=True):
     ] = None
     concurrency: Annotated[
         Annotated[int, Meta(ge=1, le=1024)] | None,
-        "The maximum number of requests at once; further ones wait. Default: 64.",
+        "The maximum number of requests to the server at once; further ones wait. `limits` are about single tools"
+        " and persons. Default: 64.",
     ] = None
     retry: Annotated[Mapping[str, int], PresentFields(Retry), "How often to try to connect."] = {}
-    expose: Annotated[
-        Literal["group", "direct"] | None,
-        "`direct` lists the server's tools directly, as `<server>__<tool>`, instead of behind the two meta-tools."
-        " Default: group.",
+    direct: Annotated[
+        Direct | None,
+        "`true` lists all tools of the server directly, as `<server>__<tool>`, instead of behind the two meta-tools;"
+        " a list of names or globs lists these tools directly as well. Default: false.",
         Everyday(),
     ] = None
     validate_: Annotated[
@@ -144,8 +158,9 @@ class Shared(Section, frozen=True):
     ] = field(default=None, name="validate")
     approve: Annotated[
         Globs | None,
-        "Tools whose calls a person must approve first, by the names that the server gives them. It gives"
-        " no one access to a tool. Default: none.",
+        "Tools whose calls a person must approve first, by the names that the server gives them. It gives no one"
+        " access to a tool. Access rules and guards with the effect `ask` are about some persons, or some arguments."
+        " Default: none.",
         Everyday(),
     ] = None
     definitions: Annotated[
@@ -171,7 +186,10 @@ class Launch(Shared, frozen=True):
     """The fields for starting a program."""
 
     env: Annotated[
-        Variables, "Environment variables for the program. They override `env_file` and `inherit_env`.", Everyday()
+        Variables,
+        "Environment variables for the program. They override those of `env_file`, which override those that"
+        " `inherit_env` passes on.",
+        Everyday(),
     ] = {}
     env_file: Annotated[
         Strings | None,
@@ -199,9 +217,8 @@ class ProgramEntry(Launch, frozen=True, kw_only=True, tag_field=_KIND, tag="stdi
     command: Annotated[str, "The program to start, without a shell.", Everyday()]
     args: Annotated[tuple[str, ...], "The arguments of the program.", Everyday()] = ()
     description: _Description = None
-    pinned: _Pinned = ()
-    trusted: _Trusted = False
-    access: _OwnAccess = ToolAccess()
+    trust_annotations: _TrustAnnotations = False
+    effects: _Effects = ToolEffects()
     type: Annotated[Literal["stdio"] | None, "It can be left out."] = None
 
 
@@ -210,18 +227,15 @@ class RemoteEntry(Shared, frozen=True, kw_only=True, tag_field=_KIND, tag="remot
 
     url: Annotated[Url, "The URL of the server.", Everyday()]
     type: Annotated[
-        Literal["http", "sse"] | None,
-        "`http` is streamable HTTP, `sse` the older transport. Default: detected.",
+        _RemoteType | None,
+        "`http` is streamable HTTP, also under its other names, `sse` the older transport. Default: detected.",
         Everyday(),
     ] = None
     headers: Annotated[Headers, "HTTP headers for every request. Write `${VARIABLE}` for a secret.", Everyday()] = {}
     description: _Description = None
-    pinned: _Pinned = ()
-    trusted: _Trusted = False
-    access: _OwnAccess = ToolAccess()
+    trust_annotations: _TrustAnnotations = False
+    effects: _Effects = ToolEffects()
     oauth: Annotated[OAuth, "Settings for servers that need a login."] = OAuth()
-    oauth_client_id: Annotated[str | None, "Short for `oauth.client_id`."] = None
-    oauth_scopes: Annotated[tuple[str, ...], "Short for `oauth.scopes`."] = ()
 
 
 class CommandLineEntry(Shared, frozen=True, kw_only=True, tag_field=_KIND, tag="cli"):
@@ -229,8 +243,6 @@ class CommandLineEntry(Shared, frozen=True, kw_only=True, tag_field=_KIND, tag="
 
     cli: Annotated[Cli, "The program, and what of it can be used.", Everyday()]
     description: _Description = None
-    pinned: _Pinned = ()
-    access: _OwnAccess = ToolAccess()
 
 
 class Search(Section, frozen=True):
@@ -239,11 +251,22 @@ class Search(Section, frozen=True):
     embeddings: Annotated[Embeddings | None, "Also search by meaning. Default: by words only."] = None
 
 
-class Settings(Launch, frozen=True):
-    """Defaults for all servers. A server's own fields override them."""
+class Defaults(Launch, frozen=True):
+    """What applies to the servers that do not say it themselves.
 
-    place: ClassVar = "settings"
+    A server overrides single members of `env`, `features`, `timeout`, `tools` and `retry`, and the whole of any other
+    field.
+    """
 
+    place: ClassVar = "defaults"
+
+
+class Settings(Section, frozen=True):
+    """Settings of dynamic-mcp itself, and `defaults` for the servers."""
+
+    defaults: Annotated[
+        Defaults, "Fields of servers, for all servers that do not have them themselves.", Everyday()
+    ] = Defaults()
     split_calls: Annotated[
         bool,
         "Offer `call_dynamic_tool_read` and `call_dynamic_tool_write` instead of one tool, so that a client can"
@@ -344,4 +367,6 @@ class Root(Section, frozen=True, kw_only=True):
     profiles: Annotated[
         Profiles, "Selections of servers and tools, by name: for `--profile` and `/mcp/profile/<name>`.", Everyday()
     ] = {}
-    settings: Annotated[Settings, "Defaults for all servers.", Everyday()] = Settings()
+    settings: Annotated[Settings, "Settings of dynamic-mcp itself, and defaults for the servers.", Everyday()] = (
+        Settings()
+    )

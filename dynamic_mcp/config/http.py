@@ -100,7 +100,7 @@ class Http(Section, frozen=True):
     )
     max_in_flight: Annotated[
         Annotated[int, Meta(ge=1, le=100_000)],
-        "The maximum number of requests of one session at once. Default: 256.",
+        "The maximum number of requests of one session at once, to any servers. Default: 256.",
     ] = 256
     shutdown_timeout_s: Annotated[
         Duration,
@@ -129,8 +129,8 @@ class Http(Section, frozen=True):
     @property
     def forwarders(self) -> tuple[str, ...]:
         """The reverse proxies whose headers are trusted for any purpose."""
-        trusted = (peer for each in self.auth if isinstance(each, Forwarded) for peer in each.trusted)
-        return (*self.trusted_proxies, *trusted)
+        forwarded = (each for each in self.auth if isinstance(each, Forwarded))
+        return (*self.trusted_proxies, *(peer for each in forwarded for peer in each.trusted_proxies))
 
 
 def resolve_http(own: Http, access: Access | None, surroundings: Surroundings) -> tuple[Http, list[str]]:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Protocol, TypeVa
 from msgspec import Meta, Struct, field
 from msgspec.structs import force_setattr, replace
 
-from dynamic_mcp.config.access import Access, Profile, ToolAccess
+from dynamic_mcp.config.access import Access, Profile, ToolEffects
 from dynamic_mcp.config.rules import Policy
 from dynamic_mcp.config.section import Everyday, Private, Section
-from dynamic_mcp.config.types import Duration, Globs, IdleTime, PathText, Port, Text, Url
+from dynamic_mcp.config.types import DirectTools, Duration, Globs, IdleTime, PathText, Port, Text, Url
 from dynamic_mcp.identity import Principal
 
 if TYPE_CHECKING:  # read where a config has them
@@ -74,7 +74,9 @@ class ToolFilter(Section, frozen=True):
         Globs, "Only these tools can be listed and called; an empty list means none. Default: all.", Everyday()
     ] = ("*",)
     exclude: Annotated[
-        Globs, "Hide these tools, and refuse calls of them, even if `include` has them. Default: none.", Everyday()
+        Globs,
+        "Hide these tools from all clients, and refuse calls of them, even if `include` has them. Default: none.",
+        Everyday(),
     ] = ()
 
     def allows(self, name: str) -> bool:
@@ -88,21 +90,6 @@ class Retry(Section, frozen=True):
         Annotated[int, Meta(ge=1, le=20)],
         "How often to try to connect before the server counts as down. Default: 3.",
     ] = 3
-
-
-class Exposure(Struct, frozen=True):
-    """The tools that are listed directly: all if `direct`, else those that match the globs in `pinned`."""
-
-    direct: bool
-    pinned: tuple[str, ...]
-
-    @property
-    def shows_some(self) -> bool:
-        """Return whether any tool may be listed directly."""
-        return self.direct or bool(self.pinned)
-
-    def shows(self, tool: str) -> bool:
-        return self.direct or _matches(tool, self.pinned)
 
 
 # The handling of arguments that do not fit the schema of the tool.
@@ -304,9 +291,9 @@ class Presentation(Struct, frozen=True):
     description: str | None
     features: Features
     tools: ToolFilter
-    exposure: Exposure
+    direct: DirectTools
     answers: CallHandling
-    access: ToolAccess = ToolAccess()
+    effects: ToolEffects = ToolEffects()
     rules: Rules = {}
     asks: bool = False
     pinning: Pinning = Pinning()
@@ -433,7 +420,7 @@ class ServerPlugin(Protocol):
 class Config(Struct, frozen=True):
     """The whole config: the enabled groups in the order of the file, warnings for the user, the files read.
 
-    `presentations` has one entry for each group, by its name; `distrust` lists others who may write the file;
+    `presentations` has one entry for each group, by its name; `file_warnings` are about the file as a whole;
     `embeddings` is the endpoint for vectors; with `daemon` None, each client has its own servers; with `http` None,
     HTTP is not served, as in the config of a workspace. `roots` are URIs; `access` None is no rules. `audit`,
     `telemetry` and `metrics` None are off. `lock_file` None is the state directory.
@@ -444,7 +431,7 @@ class Config(Struct, frozen=True):
     presentations: Mapping[str, Presentation]
     warnings: tuple[str, ...]
     max_message_bytes: int
-    distrust: tuple[str, ...] = ()
+    file_warnings: tuple[str, ...] = ()
     env_files: tuple[Path, ...] = ()
     log: Log = Log()
     embeddings: Embeddings | None = None

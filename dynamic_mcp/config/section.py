@@ -30,7 +30,7 @@ Reader = Callable[[object], Any]  # Any: each reads its own type
 class Section(Struct, frozen=True):
     """An object of the file. A `__post_init__` checks its fields against each other and raises FlawError.
 
-    What rules of features are at a `place`, `server` or `settings`, is read into the member `rules`, by their keys.
+    What rules of features are at a `place`, `server` or `defaults`, is read into the member `rules`, by their keys.
     """
 
     place: ClassVar[str] = ""

@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from msgspec import Meta, Raw
+from msgspec import Meta, Raw, Struct
 
 from dynamic_mcp.config.addresses import PATTERN, parse_address
 from dynamic_mcp.config.addresses import Address as _Address
@@ -205,6 +206,31 @@ def check_globs(globs: Sequence[str]) -> tuple[str, ...]:
     return tuple(globs)
 
 
+class DirectTools(Struct, frozen=True):
+    """The tools that are listed directly: all, and then not behind the meta-tools, or those that match the globs."""
+
+    is_all: bool = False
+    globs: tuple[str, ...] = ()
+
+    @property
+    def shows_some(self) -> bool:
+        """Return whether any tool may be listed directly."""
+        return self.is_all or bool(self.globs)
+
+    def shows(self, tool: str) -> bool:
+        return self.is_all or any(fnmatchcase(tool, glob) for glob in self.globs)
+
+
+def _parse_direct(value: object) -> DirectTools:
+    """Parse `true`, `false`, or a list of names or globs."""
+    match value:
+        case bool():
+            return DirectTools(value)
+        case list() if all(isinstance(each, str) for each in value):
+            return DirectTools(globs=check_globs(value))
+    raise FlawError("must be true, false or a list of tools", hint='write `true`, or names or globs: `["read_*"]`')
+
+
 def check_names(names: Sequence[str]) -> tuple[str, ...]:
     """Check a list of names or globs, which must not be empty."""
     if not names:
@@ -302,6 +328,14 @@ Strings = Annotated[
 GroupName = Annotated[str, Value(check_group_name, written=str, schema=_NAME_LENGTHS)]
 ProfileName = Annotated[str, Value(check_profile_name, written=str, schema=_NAME_LENGTHS)]
 Globs = Annotated[tuple[str, ...], Value(check_globs, written=list[str], type_name="a list of names or globs")]
+Direct = Annotated[
+    DirectTools,
+    Value(
+        _parse_direct,
+        schema={"anyOf": [{"type": "boolean"}, _STRINGS]},
+        type_name="`true`, `false`, or a list of names or globs",
+    ),
+]
 Names = Annotated[
     tuple[str, ...],
     Value(check_names, written=list[str], schema={"minItems": 1}, type_name="a list of names or globs"),

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 
 class Rules(Struct, frozen=True):
-    """Rules on the calls of servers: a key of each server, and of the settings, from which servers inherit it.
+    """Rules on the calls of servers: a key of each server, and of `settings.defaults`, from which servers inherit it.
 
     Targets in the room are named `module:name`. `section` reads the value, and `text` describes it.
     `resolve`, if there is one, returns a server's `Presentation` with the effects of the rules. `compile` makes a
@@ -26,7 +26,7 @@ class Rules(Struct, frozen=True):
     section: str
     compile: str
     resolve: str = ""
-    places: tuple[str, ...] = ("server", "settings")
+    places: tuple[str, ...] = ("server", "defaults")
     shows_tools: bool = False  # changed from the server's definitions: it compiles to `ToolRules`
     judges: bool = False  # arguments: earlier approvals by other rules do not count
     changes_messages: bool = False  # answers of servers, and their notifications
@@ -148,7 +148,6 @@ FEATURES = (
             "How tools are shown to clients, by the names that the server gives them; names or globs.",
             section="config:Overrides",
             compile="overrides:compile_rules",
-            resolve="config:resolve",
             places=("server",),
             shows_tools=True,
         ),

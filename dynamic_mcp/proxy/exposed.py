@@ -30,12 +30,12 @@ class ExposedTools:
 
     def groups(self) -> list[GroupView]:
         """Return the groups that show some of their tools, or all."""
-        return [group for group in self._offering() if group.presentation.exposure.shows_some]
+        return [group for group in self._offering() if group.presentation.direct.shows_some]
 
     def is_all(self) -> bool:
         """Return whether every tool is listed by itself, so that there is nothing to find."""
         offering = self._offering()
-        return bool(offering) and all(group.presentation.exposure.direct for group in offering)
+        return bool(offering) and all(group.presentation.direct.is_all for group in offering)
 
     async def learn(self, client: Client) -> None:
         """Wait, within a bound, until the tools of the groups that show some are known."""
@@ -60,7 +60,7 @@ class ExposedTools:
         return {
             group.name: group.known.instructions
             for group in self.groups()
-            if group.presentation.exposure.direct and group.known and group.known.instructions
+            if group.presentation.direct.is_all and group.known and group.known.instructions
         }
 
     def _offering(self) -> list[GroupView]:
@@ -81,7 +81,7 @@ class ExposedTools:
 def _exposed_tools(groups: Sequence[GroupView]) -> Iterator[Named]:
     for group in groups:
         for tool in group.known.tools if group.known else ():
-            if group.presentation.exposure.shows(group.own_name(tool)):
+            if group.presentation.direct.shows(group.own_name(tool)):
                 yield group, tool
 
 

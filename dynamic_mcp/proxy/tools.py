@@ -63,7 +63,7 @@ class Tools:
 
     def _find_exposed(self, view: View) -> ExposedTools | None:
         """Return the tools of a view that are listed by themselves; None where the config lists none so."""
-        exposes = any(group.presentation.exposure.shows_some for group in view.offering("tools"))
+        exposes = any(group.presentation.direct.shows_some for group in view.offering("tools"))
         return self.exposed(view) if exposes else None
 
     def header_parameters(self, view: View, name: str) -> HeaderParameters:
@@ -149,7 +149,7 @@ def _rows(view: View) -> list[GroupRow]:
     return [
         GroupRow(group.name, group.description, group.reason)
         for group in view.offering("tools")
-        if not group.presentation.exposure.direct
+        if not group.presentation.direct.is_all
     ]
 
 

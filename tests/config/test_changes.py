@@ -85,7 +85,7 @@ def test_nothing_changes_where_only_the_form_of_the_file_does(tmp_path: Path) ->
             ("person `ann` removed", "person `bob` added"),
         ),
         (server(), server(approve=["delete_*"]), ("`approve` of server `a` changed",)),
-        (server(), server(access={"read": ["get"]}), ("`access` of server `a` changed",)),
+        (server(), server(effects={"read": ["get"]}), ("`effects` of server `a` changed",)),
         (server(), {**server(), "profiles": {"small": {}}}, ("profile `small` added",)),
     ],
 )

@@ -33,7 +33,9 @@ class Limit(CallRule, frozen=True):
         "How many calls may come at once after a pause. Default: the calls of one second, at least 1.",
     ] = None
     concurrent: Annotated[
-        Annotated[int, Meta(ge=1, le=1024)] | None, "The maximum number of calls at once; further ones wait."
+        Annotated[int, Meta(ge=1, le=1024)] | None,
+        "The maximum number of calls of these tools at once; further ones wait. `concurrency` is about the whole"
+        " server.",
     ] = None
 
     def __post_init__(self) -> None:

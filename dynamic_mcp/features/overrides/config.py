@@ -8,7 +8,6 @@ from msgspec import Meta, field
 from msgspec.structs import replace
 
 from dynamic_mcp.config.flaws import FlawError, printable
-from dynamic_mcp.config.resolved import Presentation
 from dynamic_mcp.config.section import Section, Value
 from dynamic_mcp.config.types import LongText, RawJson
 
@@ -30,7 +29,7 @@ class ArgumentOverride(Section, frozen=True):
 
 
 class Annotations(Section, frozen=True):
-    """What is shown of the effects of a tool."""
+    """What clients are shown of the effects of a tool. For rules, `effects` of the server says what they are."""
 
     title: Annotated[LongText | None, "Another title, for people."] = None
     read_only: Annotated[bool | None, "Whether the tool only reads."] = field(default=None, name="readOnlyHint")
@@ -58,7 +57,10 @@ def _list_annotations(own: Annotations) -> Mapping[str, str | bool]:
 
 
 class Override(Section, frozen=True):
-    """How a tool is shown to clients. What it does not give stays as the server says it."""
+    """How a tool is shown to clients. What it does not give stays as the server says it.
+
+    `tools.exclude` of the server takes a tool away.
+    """
 
     tools: str = field(default="", name="x-tools")
     rename: Annotated[_Name | None, "Another name for the tool; not for a glob."] = None
@@ -68,9 +70,6 @@ class Override(Section, frozen=True):
         Annotated[Mapping[str, str | bool], Value(_list_annotations, written=Annotations)],
         "Other annotations; those that are left out stay.",
     ] = {}
-    is_hidden: Annotated[bool | None, "Neither list the tool nor accept calls of it. Default: false."] = field(
-        default=None, name="hide"
-    )
     arguments: Annotated[
         dict[str, ArgumentOverride], "The arguments of the tool, by the server's names for them."
     ] = {}
@@ -105,22 +104,6 @@ def _check_arguments(tool: str, arguments: Mapping[str, ArgumentOverride]) -> No
 
 
 Overrides = Annotated[tuple[Override, ...], Value(_with_names, written=dict[str, Override])]
-
-
-def resolve(presentation: Presentation) -> Presentation:
-    """Apply the read-only hints of overrides to a presentation."""
-    hints = read_only_hints(presentation.rules_of("overrides", Override))
-    return replace(presentation, access=replace(presentation.access, hints=hints))
-
-
-def read_only_hints(overrides: Iterable[Override]) -> tuple[tuple[str, bool], ...]:
-    """Return the read-only hints of overrides: exact names first, since they win over globs."""
-    hints = [
-        (each.tools, bool(hint) and not each.annotations.get("destructiveHint"))
-        for each in overrides
-        if (hint := each.annotations.get("readOnlyHint")) is not None
-    ]
-    return tuple(sorted(hints, key=lambda hint: is_glob(hint[0])))
 
 
 def is_glob(tools: str) -> bool:

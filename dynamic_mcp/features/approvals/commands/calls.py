@@ -272,7 +272,7 @@ def _without_approve(document: Mapping[str, object], pending: QueuedApproval) ->
     if pending.rule != f"mcpServers.{pending.group}.approve":
         return None
     own = _at(document, "mcpServers", pending.group, "approve")
-    globs = own if isinstance(own, list) else _at(document, "settings", "approve")
+    globs = own if isinstance(own, list) else _at(document, "settings", "defaults", "approve")
     if not isinstance(globs, list):
         return None
     matching = [glob for glob in globs if Globs((str(glob),)).matches_variant(pending.name)]
