@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
+from types import NoneType
 from typing import Any
 
 from msgspec import Struct
@@ -137,7 +138,7 @@ class Renaming:
             return
         expose = server.get("expose") or self._value(("settings", "expose"))
         are_all_direct = expose == "direct" or (expose is None and self._value(_DEFAULT_DIRECT) is True)
-        if server["pinned"] is None or are_all_direct:
+        if server["pinned"] is None or (are_all_direct and server.get("direct") is None):
             self.renamed.append(Rename((*at, "pinned"), (*at, "direct")))
             self._drop((*at, "pinned"))
             return
@@ -156,6 +157,8 @@ class Renaming:
         """Move the `access` of a command line program to `cli.effects`, in which the first match counts."""
         old, new = (*at, "access"), (*at, "cli", "effects")
         access = self._value(old)
+        if not isinstance(self._value((*at, "cli")), dict):
+            return
         if self._value(new):
             self._refuse(old, new)
             return
@@ -175,6 +178,8 @@ class Renaming:
     def _exclude_hidden(self, at: Keys) -> None:
         """Move the tools that `overrides` hide as a whole to `tools.exclude`."""
         new = (*at, "tools", "exclude")
+        if not isinstance(self._value((*at, "tools")), (dict, NoneType)):
+            return
         overrides = [(place, each) for place, each in self._objects((*at, "overrides")) if "hide" in each]
         hidden = [str(place[-1]) for place, each in overrides if each["hide"] is True]
         for place, each in overrides:
@@ -184,7 +189,7 @@ class Renaming:
                 self.conflicts.append(Problem(format_path((*place, "hide")), message, "list the tools to hide there"))
                 return
         for place, each in overrides:
-            if each["hide"] in (True, False, None):
+            if isinstance(each["hide"], (bool, NoneType)):
                 self.renamed.append(Rename((*place, "hide"), new))
                 self._drop(place if each.keys() == {"hide"} else (*place, "hide"))
         if hidden:
@@ -268,7 +273,9 @@ def _command_of(tool: str, pack: object) -> str | None:
 
 def _put(tree: Any, path: Keys, value: object) -> None:  # Any: JSON
     for key in path[:-1]:
-        tree = tree[key] if isinstance(key, int) else tree.setdefault(key, {})
+        if isinstance(tree, dict) and tree.get(key) is None:
+            tree[key] = {}
+        tree = tree[key]
     tree[path[-1]] = value
 
 

@@ -54,6 +54,7 @@ EQUALS: list[tuple[Json, Json]] = [
         one(overrides={"a": {"hide": True}, "b": {"hide": False, "title": "B"}}, tools={"exclude": ["c"]}),
         one(overrides={"b": {"title": "B"}}, tools={"exclude": ["c", "a"]}),
     ),
+    (one(overrides={"a": {"hide": True}}, tools=None), one(overrides={}, tools={"exclude": ["a"]})),
     (
         {**one(overrides={"a": {"hide": True}}), "settings": {"tools": {"exclude": ["c"]}}},
         {**one(overrides={}, tools={"exclude": ["c", "a"]}), "settings": {"defaults": {"tools": {"exclude": ["c"]}}}},
@@ -111,6 +112,11 @@ def test_nothing_is_renamed_in_a_config_with_the_new_names(new: Json) -> None:
     [
         (one(pinned=["a"], direct=True), "mcpServers.a.pinned", "mcpServers.a.direct"),
         (one(expose="group", direct=False), "mcpServers.a.expose", "mcpServers.a.direct"),
+        (
+            {**one(pinned=["a"], direct=False), "settings": {"defaults": {"direct": True}}},
+            "mcpServers.a.pinned",
+            "mcpServers.a.direct",
+        ),
         (one(trusted=True, trust_annotations=False), "mcpServers.a.trusted", "mcpServers.a.trust_annotations"),
         (
             far(oauth_client_id="me", oauth={"client_id": "other"}),
@@ -160,6 +166,9 @@ def test_effects_by_tools_of_which_the_commands_are_not_known_need_a_person(refu
         (one(pinned=["a", ""]), "mcpServers.a.pinned"),
         (far(oauth_scopes="a"), "mcpServers.a.oauth_scopes"),
         (one(trusted=True, bogus=1), "mcpServers.a.bogus"),
+        (one(overrides={"a": {"hide": 1}}), "mcpServers.a.overrides.a.hide"),
+        (one(overrides={"a": {"hide": True}}, tools=["a"]), "mcpServers.a.tools"),
+        ({"mcpServers": {"a": {"cli": "git", "access": {}}}}, "mcpServers.a.cli"),
         (one(trusted=True, timeout={"tools": "soon"}), "mcpServers.a.timeout.tools"),
     ],
 )
