@@ -16,8 +16,8 @@ from dynamic_mcp.proxy.lists import WAIT_S, learn
 from dynamic_mcp.proxy.view import GroupView, View
 
 
-class ExposedTools:
-    """The tools that the config exposes beside, or instead of, the two tools.
+class DirectListing:
+    """The tools that the config lists directly, beside, or instead of, the two tools.
 
     They are remembered by their view, so they must not hold on to it.
     """
@@ -74,11 +74,11 @@ class ExposedTools:
         if len(seen) == len(self._seen) and all(map(operator.is_, seen, self._seen)):
             return
         self._seen = seen
-        self._by_name = listed_names(_exposed_tools(self.groups()), self._offering())
+        self._by_name = listed_names(_direct_tools(self.groups()), self._offering())
         self._entries = [wire.with_member(_entry(tool), name, "name") for name, tool in self._by_name.items()]
 
 
-def _exposed_tools(groups: Sequence[GroupView]) -> Iterator[Named]:
+def _direct_tools(groups: Sequence[GroupView]) -> Iterator[Named]:
     for group in groups:
         for tool in group.known.tools if group.known else ():
             if group.presentation.direct.shows(group.own_name(tool)):
