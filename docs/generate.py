@@ -8,16 +8,15 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import click
+import fields
 
 from dynamic_mcp import errors
 from dynamic_mcp.cli.command_group import commands
 from dynamic_mcp.cli.command_names import sections
-from dynamic_mcp.config.schema import schema
 from dynamic_mcp.features.metrics import definitions
 from dynamic_mcp.groups.lifecycle import TRANSITIONS
 from dynamic_mcp.importer.model import Machine, ToolScope
@@ -33,14 +32,15 @@ PACKAGE = DOCS.parent / "dynamic_mcp"
 def main() -> int:
     """Write every part again; with `--check`, only print which documents are out of date."""
     stale = 0
-    for file in sorted(DOCS.glob("*.md")):
-        text = file.read_text(encoding="utf-8")
-        new = fill_in(text)
+    texts = {file.name: file.read_text(encoding="utf-8") for file in sorted(DOCS.glob("*.md"))}
+    tables = fields.fill_in({name: texts[name] for name in (fields.EVERYDAY, fields.ADVANCED)})
+    for name, text in texts.items():
+        new = fill_in(tables.get(name, text))
         if new != text:
             stale += 1
-            print(f"{file.name} is out of date")
+            print(f"{name} is out of date")
             if "--check" not in sys.argv:
-                file.write_text(new, encoding="utf-8")
+                (DOCS / name).write_text(new, encoding="utf-8")
     return stale if "--check" in sys.argv else 0
 
 
@@ -52,113 +52,6 @@ def fill_in(text: str) -> str:
         return f"<!-- {name} -->\n{PARTS[name]()}\n<!-- end of {name} -->"
 
     return re.sub(r"<!-- ([a-z]+) -->\n.*?<!-- end of \1 -->", part, text, flags=re.DOTALL)
-
-
-# --- the config ------------------------------------------------------------------------------------------------
-
-
-def fields() -> str:
-    """Return a table of the fields for each object of the config, under the place where it is in the file."""
-    file = schema()
-    definitions: Mapping[str, Any] = file["$defs"]  # type: ignore[assignment]
-    titles = _titles(file, definitions)
-    parts = [_object("The file", file, titles)]
-    parts += [_object(title, definitions[name], titles) for name, title in titles.items()]
-    return "\n\n".join(parts)
-
-
-# What is in a server, and the same for all servers.
-_SERVER, _SETTINGS = "mcpServers.NAME", "settings"
-_TITLES = {
-    "ProgramEntry": "A server that is started",
-    "RemoteEntry": "A server that is reached",
-    "CommandLineEntry": "A command line program",
-}
-
-
-def _titles(file: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, str]:
-    """Return the heading of each object, in the order of the file: its places, and its kind if it has one."""
-    places: dict[str, list[str]] = {}
-    for name, place in _walk(file, "", definitions):
-        if place not in places.setdefault(name, []):
-            places[name].append(place)
-    return {name: _TITLES.get(name) or _title(name, found, definitions) for name, found in places.items()}
-
-
-def _title(name: str, places: Sequence[str], definitions: Mapping[str, Any]) -> str:
-    kind = definitions[name]["properties"].get("kind", {}).get("const")
-    return ", ".join(f"`{place}`" for place in places) + (f" with `kind: {kind}`" if kind else "")
-
-
-def _walk(node: Mapping[str, Any], place: str, definitions: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the names of the objects in this one, and of those in them, each with its place in the file."""
-    for field, form in node["properties"].items():
-        for name, within in _references(form, f"{place}.{field}".removeprefix(".")):
-            yield name, within
-            yield from _walk(definitions[name], within, definitions)
-
-
-def _references(form: Mapping[str, Any], place: str) -> Iterator[tuple[str, str]]:
-    if "$ref" in form:
-        yield form["$ref"].rsplit("/", 1)[1], place
-    for option in (*form.get("anyOf", ()), *form.get("oneOf", ())):
-        yield from _references(option, place)
-    if isinstance(items := form.get("items"), Mapping):
-        yield from _references(items, f"{place}[]")
-    if isinstance(named := form.get("additionalProperties"), Mapping):
-        yield from _references(named, f"{place}.NAME")
-
-
-def _object(title: str, made: Mapping[str, Any], titles: Mapping[str, str]) -> str:
-    required = made.get("required", ())
-    rows = [
-        f"| `{name}` | {_type(field, titles)} |"
-        f" {_cell(field.get('description', '') + ' Required.' * (name in required))} |"
-        for name, field in made["properties"].items()
-    ]
-    said = _cell(made.get("description", ""))
-    return "\n".join([f"### {title}", "", said, "", "| field | form | meaning |", "|---|---|---|", *rows])
-
-
-def anchor(title: str) -> str:
-    """Return the fragment that GitHub makes of a heading."""
-    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
-
-
-def _type(field: Mapping[str, Any], titles: Mapping[str, str]) -> str:
-    if "const" in field:
-        return f"`{field['const']}`"
-    if "enum" in field:
-        return " or ".join(f"`{value}`" for value in field["enum"])
-    if "$ref" in field:
-        name = field["$ref"].rsplit("/", 1)[1]
-        words = _TITLES[name].lower() if name in _TITLES else "object"
-        return f"[{words}](#{anchor(titles[name])})"
-    options = [
-        _type(option, titles)
-        for option in (*field.get("anyOf", ()), *field.get("oneOf", ()))
-        if option.get("type") != "null"
-    ]
-    if options:
-        return " or ".join(dict.fromkeys(options))
-    match field.get("type"):
-        case "array":
-            return f"list of {_plural(_type(field.get('items', {}), titles))}"
-        case "object" | None:
-            named = field.get("additionalProperties")
-            return f"object of {_plural(_type(named, titles))}, by name" if isinstance(named, Mapping) else "object"
-        case list(kinds):
-            return " or ".join(str(kind) for kind in kinds if kind != "null")
-        case "string" if "[hH]" in str(field.get("pattern", "")):
-            return "duration"
-        case "boolean":
-            return "`true` or `false`"
-        case kind:
-            return str(kind)
-
-
-def _plural(form: str) -> str:
-    return re.sub(r"\b(object|string|number|integer|boolean|duration)\b(?!s)", r"\1s", form)
 
 
 # --- the states ------------------------------------------------------------------------------------------------
@@ -303,7 +196,6 @@ def order() -> str:
 
 PARTS: dict[str, Callable[[], str]] = {
     "order": order,
-    "fields": fields,
     "states": states,
     "commands": usage,
     "clients": clients,

@@ -113,7 +113,7 @@ class Application:
     async def _live(self) -> None:
         configs = await asyncio.to_thread(self._read)
         config = configs.base
-        for warning in (*config.distrust, *config.warnings):
+        for warning in (*config.file_warnings, *config.warnings):
             log.warning("%s: %s", config.file, warning)
         serving = Serving(configs, None, kind="http", http=self._overrides, load_http=lambda: self._create_service)
         with leaving_orphans():

@@ -18,7 +18,6 @@ from dynamic_mcp.client import ClientInfo, Transport
 from dynamic_mcp.config.resolved import (
     CallHandling,
     Config,
-    Exposure,
     Features,
     GroupConfig,
     Presentation,
@@ -26,6 +25,7 @@ from dynamic_mcp.config.resolved import (
     Timeouts,
     ToolFilter,
 )
+from dynamic_mcp.config.types import DirectTools
 from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.errors import DynamicMcpError, LinkLost, NotSent
 from dynamic_mcp.identity import LOCAL_USER, Authentication
@@ -48,7 +48,7 @@ PRESENTATION = Presentation(
     description=None,
     features=Features(tools=True, resources=True, prompts=True),
     tools=ToolFilter(include=("*",), exclude=()),
-    exposure=Exposure(direct=False, pinned=()),
+    direct=DirectTools(),
     answers=CallHandling(validate=None, limit=100_000, compact=False),
 )
 

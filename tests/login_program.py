@@ -18,7 +18,7 @@ from tests.journeys.remote_server import free_port
 from tests.program import BOUND_S, Json, full
 
 REDIRECT = "http://localhost:3030/callback"
-BEHIND_PROXY: Json = [{"kind": "login"}, {"kind": "forwarded", "trusted": ["127.0.0.1"]}]
+BEHIND_PROXY: Json = [{"kind": "login"}, {"kind": "forwarded", "trusted_proxies": ["127.0.0.1"]}]
 
 
 @contextlib.asynccontextmanager

@@ -30,6 +30,7 @@ from dynamic_mcp.packs.library import read_file
 from tests import own_process
 from tests.documents import DOCUMENTS, JSON_LANGUAGES, ROOT, SHELL_LANGUAGES, blocks, find_blocks
 
+CONFIGURATION = [ROOT / "docs" / "configuration.md", ROOT / "docs" / "configuration-advanced.md"]
 DASHBOARD = ROOT / "examples" / "grafana-dashboard.json"
 EXAMPLES = sorted({*(ROOT / "examples").glob("**/*.json")} - {DASHBOARD})
 
@@ -193,6 +194,41 @@ def test_a_page_has_one_title_no_heading_twice_and_skips_no_level(document: Path
     assert levels[0] == 1
     assert levels.count(1) == 1
     assert all(below <= above + 1 for above, below in pairwise(levels))
+
+
+def test_no_two_headings_of_the_configuration_are_the_same() -> None:
+    names = [name for page in CONFIGURATION for name in anchors(page)]
+    assert sorted(names) == sorted(set(names))
+
+
+SECTIONS = [
+    pytest.param(heading, text, id=f"{page.stem}: {heading}")
+    for page in CONFIGURATION
+    for heading, text in re.findall(r"^## ([^\n]*)\n(.*?)(?=^## |\Z)", page.read_text(), re.MULTILINE | re.DOTALL)
+    if "<!-- fields of " in text
+]
+
+
+@pytest.mark.parametrize(("heading", "text"), SECTIONS)
+def test_fields_stand_below_their_place_with_an_example_and_their_guide_and_once(heading: str, text: str) -> None:
+    places = re.findall(r"<!-- fields of (.+?)(?:\[\])?(?:: .+)? -->", text)
+    rows = re.findall(r"^\| (.*?) \|", text, re.MULTILINE)
+    assert all(f"`{place}" in heading or place.title() == heading.title() for place in places)
+    assert "```json\n" in text
+    assert places == ["the file"] or re.search(r"\]\((?!#|configuration)[a-z-]+\.md", text)
+    assert sorted(rows) == sorted(set(rows))
+
+
+def test_the_page_of_everyday_fields_is_short() -> None:
+    assert CONFIGURATION[0].read_text().count("\n") <= 250
+
+
+def test_every_field_of_the_schema_is_in_the_configuration() -> None:
+    definitions = schema.schema()["$defs"]
+    assert isinstance(definitions, dict)
+    names = {field for part in definitions.values() for field in part["properties"]}
+    paths = [path for page in CONFIGURATION for path in re.findall(r"^\| `([^`]+)`", page.read_text(), re.MULTILINE)]
+    assert names <= {name for path in paths for name in re.split(r"\.|\[\]\.?", path)}
 
 
 def anchors(document: Path) -> list[str]:

@@ -123,8 +123,8 @@ def describe_rule(rule: AccessRule) -> str:
     else:
         what = " and ".join(f"{kind} {', '.join(globs)}" for kind, globs in kinds.items() if globs)
     parts = [f"{what or 'nothing'} of {', '.join(rule.servers)}"]
-    if rule.access != "any":
-        parts.append(f"only {rule.access}")
+    if rule.only is not None:
+        parts.append(f"only {rule.only}")
     if rule.arguments:
         parts.append(f"arguments {', '.join(condition.path for condition in rule.arguments)}")
     if rule.when is not None:
@@ -160,7 +160,7 @@ def _class_of(context: Invocation, config: Config, group: str, tool: str) -> str
         )
         context.out.say(f"{unknown}; `{tool}` counts as one that writes")
         return "write"
-    return access_of(tool, entry, shown.access).access
+    return access_of(tool, entry, shown.effects).access
 
 
 def _say_if_hidden(context: Invocation, config: Config, case: _Case) -> None:

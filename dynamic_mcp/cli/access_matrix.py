@@ -51,7 +51,7 @@ def _rows(config: Config, policy: Policy | None, catalogs: Mapping[str, Catalog]
     for group, catalog in catalogs.items():
         shown = config.presentations[group]
         for tool in filter(shown.tools.allows, catalog.tools):
-            access = access_of(tool, catalog.tools[tool], shown.access).access
+            access = access_of(tool, catalog.tools[tool], shown.effects).access
             effects: dict[str, str] = {}
             if policy is not None:
                 effects = {role: _effect(policy, role, group, tool, access) for role in policy.rules}
@@ -87,7 +87,7 @@ def show_classes(context: Invocation, group: str | None, *, connects: bool) -> i
     config = context.read_groups(group)
     catalogs = read_catalogs(context, config, connects=connects)
     found = [
-        (name, tool, access_of(tool, entry, config.presentations[name].access))
+        (name, tool, access_of(tool, entry, config.presentations[name].effects))
         for name, catalog in catalogs.items()
         for tool, entry in catalog.tools.items()
     ]

@@ -9,13 +9,16 @@ from pathlib import Path
 from dynamic_mcp.cli.change_events import record
 from dynamic_mcp.cli.change_lock import hold_change_lock
 from dynamic_mcp.cli.invocation import Invocation
+from dynamic_mcp.cli.machine import open_journal, timestamp
 from dynamic_mcp.config import edit
 from dynamic_mcp.config.keys import format_path
-from dynamic_mcp.config.read import list_disabled, parse_server_names
+from dynamic_mcp.config.old_names import Renaming
+from dynamic_mcp.config.read import list_disabled, parse, parse_server_names
 from dynamic_mcp.config.read import read_document as document_of
 from dynamic_mcp.config.secrets import plain_secrets
 from dynamic_mcp.errors import ConfigError, InvalidArguments, NotFound
 from dynamic_mcp.importer.formats import files
+from dynamic_mcp.importer.journal import FileChange
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.file_reader import read_bytes
 from dynamic_mcp.system.shell import format_command
@@ -77,6 +80,30 @@ def set_enabled(context: Invocation, name: str, *, enabled: bool) -> int:
     verb = "enable" if enabled else "disable"
     record(context, file, "config.changed", {"command": verb, f"{verb}d": [name]})
     _report(context, file, name, f"{verb}d in", None)
+    return 0
+
+
+def rename_fields(this: Invocation) -> int:
+    """Give the fields of the config that have old names their present ones; return the exit code."""
+    file = this.config_path()
+    with hold_change_lock():
+        parse(file)  # raises a precise error if that is not enough
+        before = read_bytes(file)
+        renaming = Renaming(document_of(file))
+        entry = None
+        if renaming.renamed:
+            after = renaming.rewrite(before.decode()).encode()
+            entry = open_journal().apply("check --fix", "", timestamp(), [FileChange(file, before, after)])
+    if entry is None:
+        this.out.say(f"no field of `{file}` has an old name; nothing was changed")
+    else:
+        record(this, file, "config.changed", {"command": "check", "renamed": [*map(str, renaming.renamed)]})
+        for each in renaming.renamed:
+            this.out.say(str(each))
+        this.out.say(f"rewrote `{file}`; `dynamic-mcp undo {entry.id}` restores it")
+    if this.out.is_json_requested:
+        names = [{"old": format_path(each.old), "new": format_path(each.new)} for each in renaming.renamed]
+        this.out.print_json({"file": str(file), "renamed": names, "undo": None if entry is None else entry.id})
     return 0
 
 

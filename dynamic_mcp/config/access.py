@@ -8,8 +8,9 @@ from typing import Annotated, Literal
 from msgspec import Meta, field
 from msgspec.structs import force_setattr, replace
 
-from dynamic_mcp.config.section import Section, Value
+from dynamic_mcp.config.section import Everyday, Section, Value
 from dynamic_mcp.config.types import (
+    Direct,
     Expression,
     Globs,
     Pattern,
@@ -49,12 +50,10 @@ class Condition(Section, frozen=True):
     """What the values of an argument must be; all that is given must hold."""
 
     path: str = field(default="", name="x-path")
-    values: Annotated[Scalars | None, "One of these values."] = field(default=None, name="enum")
-    pattern: Annotated[
-        Pattern | None, "A regular expression (RE2) that the whole text matches. Default: any value."
-    ] = None
-    minimum: Annotated[float | None, "The smallest number."] = field(default=None, name="min")
-    maximum: Annotated[float | None, "The largest number."] = field(default=None, name="max")
+    values: Annotated[Scalars | None, "It must be one of these values."] = field(default=None, name="enum")
+    pattern: Annotated[Pattern | None, "The whole text must match this (RE2). Default: any value."] = None
+    minimum: Annotated[float | None, "The smallest allowed number."] = field(default=None, name="min")
+    maximum: Annotated[float | None, "The largest allowed number."] = field(default=None, name="max")
 
 
 def _with_paths(conditions: Mapping[str, Condition]) -> tuple[Condition, ...]:
@@ -79,29 +78,41 @@ class AccessRule(Section, frozen=True):
     ] = ""
     effect: Annotated[
         Annotated[Effect, Value(Effect, written=Literal["allow", "ask", "deny"])],
-        "What follows if the rule matches: `deny` wins over `ask`, and `ask` over `allow`, in any order."
-        " Default: allow.",
+        "What happens if the rule matches: `allow`, `ask` a person, or `deny`. Of several rules that match,"
+        " `deny` wins over `ask`, and `ask` over `allow`, in any order. Default: allow.",
+        Everyday(),
     ] = Effect.ALLOW
-    servers: Annotated[Globs, "The servers, by name; globs. Default: all."] = ("*",)
-    tools: Annotated[Globs | None, "The tools, by the names that the server gives them; globs."] = None
-    prompts: Annotated[Globs | None, "The prompts, by the names that the server gives them; globs."] = None
-    resources: Annotated[Globs | None, "The resources, by URI; globs, in which `*` also matches `/`."] = None
-    access: Annotated[
-        Literal["any", "read", "write"],
-        "`read` is about tools that only read, prompts and resources; `write` about tools that may change something."
-        " Default: any.",
-    ] = "any"
+    servers: Annotated[Globs, "The servers that the rule is about. Default: all.", Everyday()] = ("*",)
+    tools: Annotated[
+        Globs | None,
+        "The tools that it is about, by the names that the server gives them. Default: all, if it names no"
+        " prompts and no resources either.",
+        Everyday(),
+    ] = None
+    prompts: Annotated[
+        Globs | None,
+        "The prompts that it is about, by the names that the server gives them. Default: as for `tools`.",
+    ] = None
+    resources: Annotated[
+        Globs | None, "The resources that it is about, by URI; `*` also matches `/`. Default: as for `tools`."
+    ] = None
+    only: Annotated[
+        Literal["read", "write"] | None,
+        "`read` restricts the rule to tools that only read, prompts and resources; `write` to tools that may"
+        " change something. Default: both.",
+        Everyday(),
+    ] = None
     arguments: Annotated[
         _Conditions,
         'Conditions on the arguments of a tool or prompt, by JSONPath: `{"$.database": {"enum": ["stage"]}}`.'
         " A rule that allows needs all matches of each path to fulfil its condition, and one at least; of the other"
         " rules, one match is enough.",
     ] = ()
-    when: Annotated[Expression | None, "A condition in CEL. Needs the extra `cel`."] = None
+    when: Annotated[Expression | None, "The rule matches only if this is true. It needs the extra `cel`."] = None
     scope: Annotated[
         Scope | None,
-        "An OAuth scope that the client's token must have for a rule that allows. A client without it is told to ask"
-        " for it.",
+        "An OAuth scope that the client's token must have; only for a rule that allows. A client without it"
+        " is told to request it.",
     ] = None
 
     def __post_init__(self) -> None:
@@ -124,7 +135,11 @@ _Roles = Annotated[Mapping[str, tuple[AccessRule, ...]], Value(_with_places, wri
 class RolesFrom(Section, frozen=True):
     """The roles that follow from a claim of the client's token, or from its groups."""
 
-    map: Annotated[dict[str, tuple[str, ...]], "The roles for each group; the groups are globs."]
+    map: Annotated[
+        dict[str, tuple[str, ...]],
+        "The roles of each group that the token or the reverse proxy names; groups can be globs.",
+        Everyday(),
+    ]
     claim: Annotated[
         Text,
         "The claim with the groups; `groups` also means the groups header of a reverse proxy. Default: groups.",
@@ -136,15 +151,16 @@ class Access(Section, frozen=True):
 
     default: Annotated[
         Annotated[Effect, Value(Effect, written=Literal["allow", "deny"])] | None,
-        "What applies where no rule matches. Default: `deny` for clients that authenticate, `allow` for the local"
-        " user.",
+        "What happens if no rule matches. Default: `deny` for clients that authenticate, `allow` for the local user.",
+        Everyday(),
     ] = None
-    roles: Annotated[_Roles, "The rules of each role, by its name."] = {}
-    roles_from: Annotated[RolesFrom, "The roles that follow from groups."] = RolesFrom({})
+    roles: Annotated[_Roles, "The rules of each role, by its name.", Everyday()] = {}
+    roles_from: Annotated[RolesFrom, "The roles that follow from groups.", Everyday()] = RolesFrom({})
     people: Annotated[
         dict[str, tuple[str, ...]],
-        "The roles of each person or program, by its subject or, as `issuer:subject`, by who names it as well, which"
-        " is needed with several providers; `local` is the local user.",
+        "The roles of each person or program, by the name with which it authenticates, or `issuer:name` if"
+        " there are several providers. `local` is the local user.",
+        Everyday(),
     ] = {}
     # The principals of the names in `people` that have an issuer. Every other name is a subject.
     principals: Mapping[str, tuple[Principal, ...]] = field(default={}, name="x-principals")
@@ -158,39 +174,42 @@ class Access(Section, frozen=True):
         return bool(self.approve) or any(rule.effect is Effect.ASK for rule in rules)
 
 
-class ToolAccess(Section, frozen=True):
+class ToolEffects(Section, frozen=True):
     """Which tools of a server only read, and which may change something. `write` wins."""
 
-    read: Annotated[Globs, "Tools that only read; globs."] = ()
-    write: Annotated[Globs, "Tools that may change something; globs."] = ()
-    # Whether the server's own annotations are trusted.
-    is_trusted: bool = field(default=False, name="x-trusted")
-    # From `overrides`: names and globs of tools (the first match counts), and whether they only read.
-    hints: tuple[tuple[str, bool], ...] = field(default=(), name="x-hints")
+    read: Annotated[Globs, "Tools that only read.", Everyday()] = ()
+    write: Annotated[Globs, "Tools that may change something.", Everyday()] = ()
+    # Whether the server's own annotations are trusted where the lists do not name a tool.
+    trusts_annotations: bool = field(default=False, name="x-trusts-annotations")
 
 
 class ProfileTools(Section, frozen=True):
     """Which tools a profile shows: globs of their names; one with `__` can also be of `<server>__<tool>`."""
 
-    include: Annotated[Globs, "Only these tools; an empty list means none. Default: all."] = ("*",)
-    exclude: Annotated[Globs, "These tools never, even if `include` matches them."] = ()
+    include: Annotated[
+        Globs,
+        "Only show these tools, by name or as `<server>__<tool>`; an empty list means none. Default: all.",
+        Everyday(),
+    ] = ("*",)
+    exclude: Annotated[Globs, "Hide these tools, even if `include` has them. Default: none.", Everyday()] = ()
 
 
 class Profile(Section, frozen=True):
     """A selection of servers and tools. It only narrows what its clients may use."""
 
     name: str = field(default="", name="x-name")
-    servers: Annotated[Globs, "The servers, by name; globs. Default: all."] = ("*",)
-    tools: Annotated[ProfileTools, "Which of their tools to show. Default: all."] = ProfileTools()
-    is_direct: Annotated[
-        Annotated[bool, Value(lambda word: word == "direct", written=Literal["group", "direct"])] | None,
-        "How tools are listed, for all servers of the profile. Default: as each server says.",
-    ] = field(default=None, name="expose")
+    servers: Annotated[Globs, "The servers that it shows. Default: all.", Everyday()] = ("*",)
+    tools: Annotated[ProfileTools, "Which of their tools to show. Default: all.", Everyday()] = ProfileTools()
+    direct: Annotated[
+        Direct | None,
+        "Which tools of its servers are listed directly: `true` (all), `false` (none), or a list of names or globs;"
+        " one with `__` can also be of `<server>__<tool>`. Default: as each server says.",
+    ] = None
     instructions: Annotated[
-        Annotated[str, Meta(max_length=10_000)], "Text for the model, put before our own instructions."
+        Annotated[str, Meta(max_length=10_000)], "Text for the model, before the instructions of dynamic-mcp."
     ] = ""
     roles: Annotated[
-        tuple[str, ...], "Clients with one of these roles have this profile, unless they choose another."
+        tuple[str, ...], "Clients with one of these roles get this profile, unless they choose another."
     ] = ()
 
     def selects(self, server: str) -> bool:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from dynamic_mcp.config.access import Access
 from dynamic_mcp.config.flaws import FlawError
 from dynamic_mcp.config.keys import Keys, format_path
-from dynamic_mcp.config.section import Private, Section, TaggedUnion, Value
+from dynamic_mcp.config.section import Everyday, Private, Section, TaggedUnion, Value
 from dynamic_mcp.config.substitute import Substitution
 from dynamic_mcp.config.types import Duration, HeaderName, Peers, Text, Url
 from dynamic_mcp.features.table import FEATURES
@@ -31,36 +31,39 @@ class NamedToken(Section, Private, frozen=True):
 
     shown: ClassVar = ("subject", "roles")
     token: Annotated[Text, "The token, 24 characters at least. Write `${VARIABLE}`, not the token itself."]
-    subject: Annotated[Text, "Who has it: the name by which `settings.access.people` and logs know it."]
+    subject: Annotated[Text, "Who has it: the name of this person or program in `settings.access.people` and logs."]
     roles: Annotated[tuple[str, ...], "Roles of `settings.access`. Default: those of `people` only."] = ()
 
 
 class BearerAuth(Section, frozen=True, tag_field=KIND, tag="bearer"):
-    """Tokens that `dynamic-mcp token create` has made, and those that stand here."""
+    """Tokens that `dynamic-mcp token create` has made, or that are in `tokens`."""
 
-    tokens: Annotated[tuple[NamedToken, ...], "Further tokens. Default: only those that commands have made."] = ()
+    tokens: Annotated[
+        tuple[NamedToken, ...], "Further tokens. Default: only those of `dynamic-mcp token create`."
+    ] = ()
 
 
 class Claims(Section, frozen=True):
     """Which claims of a token say what."""
 
     subject: Annotated[
-        Annotated[str, Value(lambda claim: claim or None, written=str)], "Who it is about. Default: sub."
+        Annotated[str, Value(lambda claim: claim or None, written=str)],
+        "The claim with the name of the user. Default: sub.",
     ] = "sub"
-    roles: Annotated[str | None, "Roles of `settings.access`. Default: no claim."] = None
-    scopes: Annotated[str | None, "The scopes. Default: `scope`, or `scp`."] = None
+    roles: Annotated[str | None, "The claim with roles of `settings.access`. Default: none."] = None
+    scopes: Annotated[str | None, "The claim with the scopes. Default: `scope`, or `scp`."] = None
 
 
 class Jwt(Section, frozen=True, tag_field=KIND, tag="jwt"):
-    """Signed tokens of an authorization server."""
+    """Signed tokens (JWT) of an authorization server, such as that of your single sign-on."""
 
-    issuer: Annotated[Url, "The issuer of the tokens, as their `iss` has it."]
+    issuer: Annotated[Url, "The issuer of the tokens, as in their `iss`.", Everyday()]
     audience: Annotated[
-        tuple[str, ...], "Who the tokens are for, one of which their `aud` names. Default: `public_url`."
+        tuple[str, ...], "Whom the tokens are for: their `aud` must name one of these. Default: `public_url`."
     ] = ()
-    jwks_url: Annotated[Url | None, "Where its public keys are. Default: as its metadata says."] = None
+    jwks_url: Annotated[Url | None, "The URL of the issuer's public keys. Default: as in its metadata."] = None
     algorithms: Annotated[
-        tuple[_Algorithm, ...], "The algorithms that are accepted. Default: RS256, PS256, ES256, EdDSA."
+        tuple[_Algorithm, ...], "The accepted signature algorithms. Default: RS256, PS256, ES256, EdDSA."
     ] = ("RS256", "PS256", "ES256", "EdDSA")
     claims: Annotated[Claims, "Which claims say what."] = Claims()
     required_scopes: Annotated[tuple[str, ...], "The scopes that each token must have. Default: none."] = ()
@@ -68,12 +71,13 @@ class Jwt(Section, frozen=True, tag_field=KIND, tag="jwt"):
 
 
 class Forwarded(Section, frozen=True, tag_field=KIND, tag="forwarded"):
-    """Names that a reverse proxy puts into headers after it has asked who somebody is."""
+    """User names that nginx, Caddy or another reverse proxy passes on in a header after it has authenticated them."""
 
-    trusted: Annotated[
+    trusted_proxies: Annotated[
         Peers,
-        "The addresses or networks of the reverse proxies that are believed; `unix` means all peers on the Unix"
-        " socket. From all others, these headers are ignored.",
+        "The addresses or networks of the reverse proxies that are trusted; `unix` means every process that"
+        " connects to the Unix socket. From all others, these headers are ignored.",
+        Everyday(),
     ]
     user: Annotated[HeaderName, "The header with the user. Default: X-Forwarded-User."] = b"x-forwarded-user"
     groups: Annotated[HeaderName, "The header with the groups, separated by commas. Default: X-Forwarded-Groups."] = (
@@ -85,37 +89,40 @@ class Oidc(Section, Private, frozen=True):
     """An OpenID Connect provider, and the client that is registered there."""
 
     shown: ClassVar = ("issuer", "client_id", "scopes")
-    issuer: Annotated[Url, "The URL of the provider."]
-    client_id: Annotated[Text, "The client ID."]
-    client_secret: Annotated[str | None, "The client secret. Write `${VARIABLE}`, not the secret itself."] = None
-    scopes: Annotated[tuple[str, ...], "The scopes to ask for. Default: openid, email, profile."] = (
+    issuer: Annotated[Url, "The URL of the OpenID Connect provider.", Everyday()]
+    client_id: Annotated[Text, "The ID of the client that is registered at the provider.", Everyday()]
+    client_secret: Annotated[
+        str | None, "The client secret. Write `${VARIABLE}`, not the secret itself.", Everyday()
+    ] = None
+    scopes: Annotated[tuple[str, ...], "The scopes to request. Default: openid, email, profile."] = (
         "openid",
         "email",
         "profile",
     )
-    subject_claim: Annotated[str | None, "The claim that names the user. Default: email if verified, else sub."] = (
-        field(default=None, name="subject")
-    )
+    subject_claim: Annotated[
+        str | None, "The claim with the name of the user. Default: email if verified, else sub."
+    ] = field(default=None, name="subject")
 
 
 class LoginAuth(Section, frozen=True, tag_field=KIND, tag="login"):
-    """A small authorization server of our own, for clients that log in with OAuth as MCP has it."""
+    """Logins in a browser, for which dynamic-mcp is the authorization server that MCP clients look for."""
 
     oidc: Annotated[
-        Oidc | None, "The provider that asks who somebody is. Default: the reverse proxy of `forwarded`."
+        Oidc | None,
+        "The OpenID Connect provider that authenticates users. Default: the reverse proxy of `forwarded`.",
+        Everyday(),
     ] = None
     access_ttl_s: Annotated[Duration, "How long an access token is valid. Default: 1h."] = field(
         default=3600.0, name="access_ttl"
     )
     refresh_ttl_s: Annotated[
         Duration,
-        "How long a login lasts that nobody uses. After three times as long, everybody logs in again. Default: 30"
-        " days (720h).",
+        "How long an unused login lasts. After three times as long, everyone must log in again. Default: 30d.",
     ] = field(default=30 * 24 * 3600.0, name="refresh_ttl")
     has_local_documents: Annotated[
         bool,
-        "Where `public_url` is on this machine: fetch the metadata documents of clients from this machine and private"
-        " networks too, to try a client out. Default: false.",
+        "If `public_url` is on this machine: fetch the metadata documents of clients from this machine and"
+        " private networks too, to try out a client. Default: false.",
     ] = field(default=False, name="local_client_documents")
     # The scopes that the access rules require.
     scopes: tuple[str, ...] = field(default=(), name="x-scopes")
@@ -160,8 +167,9 @@ def resolve_provider(provider: Provider, number: int, texts: Substitution, acces
             jwks_url = None if provider.jwks_url is None else texts.fill_url((*at, "jwks_url"), provider.jwks_url)
             return replace(provider, issuer=texts.fill_url((*at, "issuer"), provider.issuer), jwks_url=jwks_url)
         case Forwarded():
-            for network in (each for each in provider.trusted if each.endswith("/0")):
-                texts.warnings.append(f"{format_path((*at, 'trusted'))}: `{network}` lets any client be any user")
+            for network in (each for each in provider.trusted_proxies if each.endswith("/0")):
+                place = format_path((*at, "trusted_proxies"))
+                texts.warnings.append(f"{place}: `{network}` lets any client be any user")
             return provider
         case LoginAuth():
             oidc = None if provider.oidc is None else _resolve_oidc(provider.oidc, (*at, "oidc"), texts)

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec import Struct
 
 from dynamic_mcp.config import form
-from dynamic_mcp.config.access import Access, ToolAccess
+from dynamic_mcp.config.access import Access, ToolEffects
 from dynamic_mcp.config.read import ConfigState
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.section import file_fields, value_at
 
 # Fields of a server that are part of the access rules, with their defaults.
-_RULES_OF_A_SERVER = {"access": ToolAccess(), "approve": None}
+_RULES_OF_A_SERVER = {"effects": ToolEffects(), "approve": None}
 # The server's launch has changed, but not its entry: variables, env files, defaults of `settings`.
 _ELSEWHERE = "values from elsewhere"
 

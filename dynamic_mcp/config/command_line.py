@@ -13,24 +13,29 @@ from msgspec.structs import replace
 from dynamic_mcp.config import environment
 from dynamic_mcp.config.keys import Keys
 from dynamic_mcp.config.resolved import CommandLine
-from dynamic_mcp.config.section import Section
+from dynamic_mcp.config.section import Everyday, Section, Value
 from dynamic_mcp.config.substitute import Substitution, Surroundings, resolve_path
-from dynamic_mcp.config.types import Duration, Effects, Flags, Globs, Names, Size, Text
+from dynamic_mcp.config.types import Duration, Effects, Flags, Globs, Names, Size, Text, check_names
 from dynamic_mcp.errors import closest
 from dynamic_mcp.packs import library
 from dynamic_mcp.packs.model import Command, Flag, Pack
 
 # No pager, no colour: the output is not shown on a terminal.
 _ENVIRONMENT = {"PAGER": "cat", "NO_COLOR": "1", "TERM": "dumb"}
+_Paths = Annotated[
+    tuple[str, ...], Value(check_names, written=list[str], schema={"minItems": 1}, type_name="a list of paths")
+]
 
 
 class Directories(Section, frozen=True, kw_only=True):
     """Where the program may work."""
 
     roots: Annotated[
-        Names,
-        "Directories, relative to this file. A call may choose one in them as `cwd`, and its paths must be in them,"
-        " with all links followed. The first is the default.",
+        _Paths,
+        "The directories, relative to the config, in which the program may work: a call may choose one in"
+        " them as `cwd`, and its paths must be in them, with all links followed. The first is the default."
+        " Without `cwd`, it works in the client's directory.",
+        Everyday(),
     ]
 
 
@@ -39,42 +44,44 @@ class Cli(Section, frozen=True, kw_only=True):
 
     use: Annotated[
         Text,
-        "The pack that says what commands there are: the name of one that comes with dynamic-mcp, such as `git`, or a"
-        " file, relative to this one.",
+        "Which commands there are: the name of a pack that comes with dynamic-mcp, such as `git`, or a pack"
+        " file, relative to the config.",
+        Everyday(),
     ]
     commands: Annotated[
-        Names, "The commands that are tools, by the pack's names for them; names or globs. There are no others."
+        Names,
+        "The commands that become tools, by their names in the pack. There are no others.",
+        Everyday(),
     ]
-    command: Annotated[str | None, "The program, by name or path. Default: the one that the pack names."] = None
-    deny_flags: Annotated[Flags, "Flags that no call may use: `--force`, or globs, such as `--no-*`."] = ()
+    command: Annotated[str | None, "The program, by name or path. Default: the one in the pack."] = None
+    deny_flags: Annotated[Flags, "Flags that no call may use, such as `--force` or `--no-*`.", Everyday()] = ()
     effects: Annotated[
         Effects,
-        "What commands do, where it is not what the pack says: `read`, `write` or `destructive`, by command; names or"
-        " globs.",
+        "What commands do, if the pack is wrong about it. Names can be globs.",
     ] = {}
     cwd: Annotated[
-        Directories | None, "Where the program may work. Default: in the directory of the client, wherever that is."
+        Directories | None,
+        "Where the program may work. Default: in the directory of the client, wherever that is.",
+        Everyday(),
     ] = None
     env: Annotated[
         Globs,
-        "Variables that are passed on besides the few that programs need to run and those that the pack names; names"
-        " or globs.",
+        "Environment variables that are passed on, besides the few that programs need to run and those of the pack.",
     ] = ()
     timeout: Annotated[
-        Duration | None, "End the program after this time. Default: what `timeout.tools` says, which is 60s."
+        Duration | None, "End the program after this time. Default: that of `timeout.tools`, which is 60s."
     ] = None
     output_limit: Annotated[
         Size,
-        "How much of what the program writes to stdout, and to stderr, is kept: the first and the last part of it."
-        " Default: 1MB.",
+        "How much of the program's stdout, and of its stderr, is kept: the first and the last part. Default: 1MB.",
     ] = 1_000_000
     stdin: Annotated[
         bool,
-        "Let calls give the text for the program's stdin, where the pack knows a use for it. Default: true.",
+        "Let calls provide the text for the program's stdin, if the pack knows a use for it. Default: true.",
     ] = True
     at_files: Annotated[
         bool,
-        "Accept values that begin with `@`, and `-`, by which many programs read a file or stdin. Default: false.",
+        "Accept `-` and values that begin with `@`, by which many programs read stdin or a file. Default: false.",
     ] = False
 
 

@@ -1,4 +1,4 @@
-"""Changes one value in a JSON text and keeps every other byte: comments, order, indentation, line ends, commas.
+"""Changes or moves one value in a JSON text and keeps all else: comments, order, indentation, line ends, commas.
 
 A text that cannot be parsed is refused, never changed.
 """
@@ -59,6 +59,25 @@ def drop(text: str, path: Keys) -> str:
     if not path or depth < len(path):
         return bom + text
     return bom + _Source(text).drop(path)
+
+
+def move(text: str, old: Keys, new: Keys) -> str:
+    """Return the text with the member at `old` moved to `new`, with the comments above it and at the end of its line.
+
+    Within an object, only its key changes. Missing parents are created, in the member's own place if they belong
+    there. There must be no value at `new`. Raises JSONDecodeError, jsonc.DuplicateKeyError or NoPlaceError.
+    """
+    bom, text = _split_bom(text)
+    if old[:-1] == new[:-1]:
+        return bom + _Source(text).rename(old, new[-1])
+    depth, there = _locate(text, new[:-1])
+    if not isinstance(there, dict):
+        raise NoPlaceError(new[:depth])
+    if new[:depth] == old[:-1]:
+        return bom + _Source(text).wrap(old, new[depth:])
+    if depth < len(new) - 1:
+        text = put(text, new[:-1], {})
+    return bom + _Source(text).move(old, new)
 
 
 def _split_bom(text: str) -> tuple[str, str]:
@@ -128,6 +147,27 @@ class _Container:
 
 
 @dataclass(frozen=True)
+class _Block:
+    """A member with what belongs to it, from the first comment above it to the last one on its line.
+
+    `start` and `end` are positions; `comments` and `body` have the member's `indent`. `trailer` follows its comma.
+    """
+
+    start: int
+    end: int
+    comments: str
+    body: str
+    trailer: str
+    indent: str
+
+    def render(self, indent: str, eol: str) -> str:
+        """Return the comments above and the member, without the indentation of the first line."""
+        lines = f"{self.comments}{self.body}".split(eol)
+        rest = (indent + line.removeprefix(self.indent) if line.strip() else line for line in lines[1:])
+        return eol.join((lines[0], *rest))
+
+
+@dataclass(frozen=True)
 class _Replacement:
     """A range of the text, and its replacement."""
 
@@ -168,6 +208,62 @@ class _Source:
         if is_inline:
             return self._apply(*_append_inline(container, item))
         return self._apply(*self._append_line(container, indent, item))
+
+    def rename(self, path: Keys, key: str | int) -> str:
+        """Change the key of a member."""
+        container = self._container(path[:-1])
+        start = container.members[container.index(path[-1])].start
+        return self._apply(_Replacement(start, self._end_of_key(start), _quote(str(key))))
+
+    def wrap(self, path: Keys, keys: Keys) -> str:
+        """Replace a member by an object that has it as its only member, one for each of the keys but the last."""
+        container = self._container(path[:-1])
+        member = container.members[container.index(path[-1])]
+        block = self._block(container, member, str(keys[-1]))
+        if block is None:
+            body = _quote(str(keys[-1])) + self._text[self._end_of_key(member.start) : member.end]
+            blank = " " if self._text[container.open + 1] == " " else ""
+            for key in reversed(keys[:-1]):
+                body = f"{_quote(str(key))}: {{{blank}{body}{blank}}}"
+            return self._apply(_Replacement(member.start, member.end, body))
+        indents = [block.indent + self._unit * depth for depth in range(len(keys))]
+        heads = (f"{_quote(str(key))}: {{{self._eol}{indents[n + 1]}" for n, key in enumerate(keys[:-1]))
+        tails = (f"{self._eol}{indent}}}" for indent in reversed(indents[:-1]))
+        comma = "" if member.comma is None else ","
+        new = "".join((*heads, block.render(indents[-1], self._eol), block.trailer, *tails, comma))
+        return self._apply(_Replacement(block.start, block.end, new))
+
+    def move(self, path: Keys, new: Keys) -> str:
+        """Move a member to another object, behind its last member."""
+        container = self._container(path[:-1])
+        index = container.index(path[-1])
+        member = container.members[index]
+        block = self._block(container, member, str(new[-1]))
+        if block is None:
+            body = _quote(str(new[-1])) + self._text[self._end_of_key(member.start) : member.end]
+            return _Source(self.drop(path)).append(new[:-1], _Block(0, 0, "", body, "", ""))
+        cuts = [_Replacement(self._line_start(block.start), self._text.index("\n", block.end) + 1)]
+        if member.comma is None and index:
+            comma = container.members[index - 1].comma
+            assert comma is not None
+            cuts.append(_Replacement(comma, comma + 1))
+        return _Source(self._apply(*cuts)).append(new[:-1], block)
+
+    def append(self, path: Keys, block: _Block) -> str:
+        """Insert a member into the object at `path`, after the last member."""
+        container = self._container(path)
+        indent = self._child_indent(container)
+        item = block.render(indent, self._eol)
+        if not self._is_on_one_line(container):
+            return self._apply(*self._append_line(container, indent, item, block.trailer))
+        if not block.comments and not block.trailer:
+            return self._apply(*_append_inline(container, item))
+        # a comment would extend over the rest of the line
+        lines = self._eol + indent + item + block.trailer + self._eol + self._indent_at(container.open)
+        cuts = [_Replacement(len(self._text[: container.close].rstrip()), container.close, lines)]
+        if container.members and container.members[-1].comma is None:
+            cuts.append(_Replacement(container.members[-1].end, container.members[-1].end, ","))
+        return self._apply(*cuts)
 
     def drop(self, path: Keys) -> str:
         """Remove a member and one comma, and its line if nothing else is on it."""
@@ -218,17 +314,50 @@ class _Source:
         starts = [member.start for member in container.members if self._begins_its_line(member.start)]
         return self._indent_at(starts[-1]) if starts else self._indent_at(container.open) + self._unit
 
-    def _append_line(self, container: _Container, indent: str, item: str) -> list[_Replacement]:
+    def _end_of_key(self, start: int) -> int:
+        match = _TOKEN.match(self._plain, start)
+        assert match is not None
+        return match.end()
+
+    def _block(self, container: _Container, member: _Member, key: str) -> _Block | None:
+        """Return a member under another key, and its comments; None unless it has its lines for itself."""
+        end = member.end
+        if member.comma is not None and not self._plain[end : member.comma].strip():
+            end = member.comma + 1
+        line_end = self._end_of_comments(end, container.close)
+        if not self._begins_its_line(member.start) or self._text[line_end : line_end + 1] not in ("\r", "\n"):
+            return None
+        start = self._start_of_comments(container, member.start)
+        body = _quote(key) + self._text[self._end_of_key(member.start) : member.end]
+        trailer = self._text[member.end : line_end]
+        if member.comma is not None:
+            trailer = self._text[member.end : member.comma] + self._text[member.comma + 1 : line_end]
+        comments = self._text[start : member.start]
+        return _Block(start, line_end, comments, body, trailer.rstrip(), self._indent_at(member.start))
+
+    def _start_of_comments(self, container: _Container, start: int) -> int:
+        """Return where the comments directly above a member begin that have their lines for themselves."""
+        first = start
+        for begin, end in reversed(jsonc.find_comments(self._text[:start])):
+            between = self._text[end:first]
+            is_above = begin > container.open and not between.strip() and between.count("\n") == 1
+            if not is_above or not self._begins_its_line(begin):
+                break
+            first = begin
+        return first
+
+    def _append_line(self, container: _Container, indent: str, item: str, trailer: str = "") -> list[_Replacement]:
         """Append an item on its own line, after the last member and the comment on that line."""
         if not container.members:
             point = self._end_of_comments(container.open + 1, container.close)
             has_line = "\n" in self._text[point : container.close]
             tail = "" if has_line else self._eol + self._indent_at(container.open)
-            return [_Replacement(point, point, self._eol + indent + item + tail)]
+            return [_Replacement(point, point, self._eol + indent + item + trailer + tail)]
         last = container.members[-1]
         if last.comma is not None:
             point = self._end_of_comments(last.comma + 1, container.close)
-            return [_Replacement(point, point, f"{self._eol}{indent}{item},")]
+            return [_Replacement(point, point, f"{self._eol}{indent}{item},{trailer}")]
+        item += trailer
         point = self._end_of_comments(last.end, container.close)
         if point == last.end:
             return [_Replacement(point, point, f",{self._eol}{indent}{item}")]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
 from dynamic_mcp.system.text import replace_unprintable
 
 
@@ -11,6 +13,14 @@ class FlawError(ValueError):
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
         self.hint = hint
+
+
+class Problem(Struct, frozen=True):
+    """One problem; `where` is a path such as `mcpServers.github.url`."""
+
+    where: str
+    message: str
+    hint: str = ""
 
 
 def printable(text: str) -> str:

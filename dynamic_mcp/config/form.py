@@ -1,6 +1,6 @@
 """The sections of the kernel: the file, its settings and its servers, as written.
 
-A server's field that is None is inherited from the settings. The sections of features are in their own modules.
+A server's field that is None has the value of `settings.defaults`. Sections of features are in their own modules.
 """
 
 from collections.abc import Mapping
@@ -8,16 +8,28 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from msgspec import Meta, field
 
-from dynamic_mcp.config.access import Access, Profiles, ToolAccess
+from dynamic_mcp.config.access import Access, Profiles, ToolEffects
 from dynamic_mcp.config.resolved import DaemonConfig, Embeddings, Features, Log, OAuth, Retry, Timeouts, ToolFilter
-from dynamic_mcp.config.section import OfFeature, PresentFields, Section, Switch, TaggedUnion, deferred, read
+from dynamic_mcp.config.section import (
+    Everyday,
+    OfFeature,
+    PresentFields,
+    Section,
+    Switch,
+    TaggedUnion,
+    Value,
+    deferred,
+    read,
+)
 from dynamic_mcp.config.types import (
+    Direct,
     Globs,
     GroupName,
     Headers,
     IdleTime,
     Inherited,
     Limit,
+    PathText,
     Strings,
     Url,
     Variables,
@@ -49,12 +61,25 @@ else:
 # The tag of servers. A file cannot set it, since keys with `x-` are ignored.
 _KIND = "x-kind"
 
-_Description = Annotated[str | None, "One line that tells the model what this server is for."]
-_Pinned = Annotated[tuple[str, ...], "Tools to list directly as well, as `<server>__<tool>`; names or globs."]
-_Trusted = Annotated[
-    bool, "Believe what the server's own annotations say about whether a tool only reads. Default: false."
+# Other tools have other names for streamable HTTP.
+_RemoteType = Annotated[
+    Literal["http", "sse"],
+    Value(
+        lambda word: "sse" if word == "sse" else "http",
+        written=Literal["http", "streamable-http", "streamable_http", "streamableHttp", "sse"],
+        type_name="`http` or `sse`",
+    ),
 ]
-_OwnAccess = Annotated[ToolAccess, "Which of the tools only read, whatever else says so."]
+_Description = Annotated[
+    str | None, "What this server is for, in one line. The model reads it to choose a server.", Everyday()
+]
+_TrustAnnotations = Annotated[
+    bool,
+    "Trust the server's own annotations (`readOnlyHint`) about which tools only read, where `effects` does not name"
+    " them. Default: false.",
+    Everyday(),
+]
+_Effects = Annotated[ToolEffects, "Which of the tools only read, and which may change something.", Everyday()]
 
 
 def root(tree: object) -> "Root":
@@ -71,24 +96,30 @@ def kind(server: object) -> str | None:
             return "cli" if "cli" in server else "remote" if "url" in server else "stdio"
         case "stdio":
             return "stdio"
-        case "http" | "sse":
+        case "http" | "streamable-http" | "streamable_http" | "streamableHttp" | "sse":
             return "remote"
     return None
 
 
 class Shared(Section, frozen=True):
-    """The fields of every server and of the settings."""
+    """The fields of every server and of `settings.defaults`."""
 
     place: ClassVar = "server"
     rules: Mapping[str, object] = field(default={}, name="x-rules")  # those of features, by their keys
 
-    enabled: Annotated[bool | None, "False ignores the server, as if it were not in the file. Default: true."] = None
+    enabled: Annotated[
+        bool | None, "`false` ignores the server, as if it were not in the file. Default: true.", Everyday()
+    ] = None
     features: Annotated[
-        Mapping[str, bool], PresentFields(Features), "Enables or disables tools, resources and prompts."
+        Mapping[str, bool],
+        PresentFields(Features),
+        "Enables or disables all tools, resources or prompts.",
     ] = {}
-    timeout: Annotated[Mapping[str, float], PresentFields(Timeouts), "How long to wait for the server."] = {}
+    timeout: Annotated[
+        Mapping[str, float], PresentFields(Timeouts), "How long to wait for the server.", Everyday()
+    ] = {}
     tools: Annotated[
-        Mapping[str, tuple[str, ...]], PresentFields(ToolFilter), "Which tools can be listed and called."
+        Mapping[str, tuple[str, ...]], PresentFields(ToolFilter), "Which tools can be listed and called.", Everyday()
     ] = {}
     connect: Annotated[
         Literal["lazy", "eager"] | None,
@@ -96,23 +127,28 @@ class Shared(Section, frozen=True):
     ] = None
     idle_timeout: Annotated[
         IdleTime | None,
-        "Close the connection after this much time without use, or `never`. Default: 30min.",
+        "Stop the server, or disconnect from it, after this much time without use. Default: 30min.",
+        Everyday(),
     ] = None
     share: Annotated[
         Literal["auto", "session", "user", "all"] | None,
-        "Who shares one running copy of the server: `session` gives each client its own, `user` each person,"
-        " `all` one for everybody. `auto` shares it between clients that would start it identically, and between"
-        " different AI tools if it offers them the same, until it asks one of them something. Default: auto.",
+        "Which clients share one running copy of the server: `session` gives each client its own, `user` each"
+        " person, `all` everyone the same one. `auto` shares it between clients that would start it"
+        " identically, and between different AI tools if it offers them the same, until it asks one of them"
+        " something. Default: auto.",
+        Everyday(),
     ] = None
     concurrency: Annotated[
         Annotated[int, Meta(ge=1, le=1024)] | None,
-        "The maximum number of concurrent requests; further ones wait. Default: 64.",
+        "The maximum number of requests to the server at once; further ones wait. `limits` are about single tools"
+        " and persons. Default: 64.",
     ] = None
     retry: Annotated[Mapping[str, int], PresentFields(Retry), "How often to try to connect."] = {}
-    expose: Annotated[
-        Literal["group", "direct"] | None,
-        "`direct` lists the server's tools directly, as `<server>__<tool>`, instead of behind the two meta-tools."
-        " Default: group.",
+    direct: Annotated[
+        Direct | None,
+        "`true` lists all tools of the server directly, as `<server>__<tool>`, instead of behind the two meta-tools;"
+        " a list of names or globs lists these tools directly as well. Default: false.",
+        Everyday(),
     ] = None
     validate_: Annotated[
         Literal["assist", "strict", "off"] | None,
@@ -122,20 +158,23 @@ class Shared(Section, frozen=True):
     ] = field(default=None, name="validate")
     approve: Annotated[
         Globs | None,
-        "Tools that a person must approve before each call by those who may use them; globs of the names that the"
-        " server gives them. It allows nobody anything. Default: none.",
+        "Tools whose calls a person must approve first, by the names that the server gives them. It gives no one"
+        " access to a tool. Access rules and guards with the effect `ask` are about some persons, or some arguments."
+        " Default: none.",
+        Everyday(),
     ] = None
     definitions: Annotated[
         Literal["trust", "warn", "hold"] | None,
         OfFeature("pins"),
-        "What follows if the server changes what it says of a tool, a prompt or itself: `trust` takes it, `warn` logs"
-        " it and holds back what is dangerous, `hold` holds it back until somebody approves it. Default: `hold` for"
-        " clients that authenticate, else `warn`.",
+        "What to do when the server changes the description or schema of a tool or a prompt, or its own"
+        " instructions: `trust` takes the change, `warn` logs it and holds back dangerous ones, `hold` holds"
+        " it back until a person approves it. Default: `hold` if clients authenticate, else `warn`.",
+        Everyday(),
     ] = None
     result_limit: Annotated[
         Limit | None,
-        "The maximum text of a result: `100kB`, a number of bytes, or `off`. A longer text is cut, and all of it is"
-        " available as a resource. Default: 100kB.",
+        "The maximum size of a result's text. A longer text is cut, and the whole text is available as a"
+        " resource. Default: 100kB.",
     ] = None
     result_format: Annotated[
         Literal["original", "compact"] | None,
@@ -147,58 +186,63 @@ class Launch(Shared, frozen=True):
     """The fields for starting a program."""
 
     env: Annotated[
-        Variables, "Environment variables for the program. They override `env_file` and `inherit_env`."
+        Variables,
+        "Environment variables for the program. They override those of `env_file`, which override those that"
+        " `inherit_env` passes on.",
+        Everyday(),
     ] = {}
     env_file: Annotated[
         Strings | None,
-        "Files with `NAME=value` lines, relative to this file. Later files override earlier ones.",
+        "Files with `NAME=value` lines, relative to the config. Later files override earlier ones.",
+        Everyday(),
     ] = None
-    cwd: Annotated[str | None, "The working directory of the program, relative to this file."] = None
+    cwd: Annotated[
+        PathText | None,
+        "The working directory of the program, relative to the config. Default: the one where the AI tool has"
+        " started dynamic-mcp.",
+        Everyday(),
+    ] = None
     inherit_env: Annotated[
         Inherited | None,
-        "`safe` passes on the variables that programs need to run (PATH, HOME, locale, proxies), `all` passes on all"
-        " variables, and a list adds these to the safe ones. Names can be globs, such as `AWS_*`; `!*TOKEN*`"
-        " withholds what other globs pass on. Default: safe.",
+        "Which of your environment variables the program gets: `safe` means those that programs need to run"
+        " (PATH, HOME, locale, proxies), `all` means all, and a list adds these to the safe ones. Names can be"
+        " globs, such as `AWS_*`; `!*TOKEN*` withholds what other globs pass on. Default: safe.",
+        Everyday(),
     ] = None
 
 
 class ProgramEntry(Launch, frozen=True, kw_only=True, tag_field=_KIND, tag="stdio"):
     """A server that runs as a program and communicates over stdin and stdout."""
 
-    type: Annotated[Literal["stdio"] | None, "Optional."] = None
+    command: Annotated[str, "The program to start, without a shell.", Everyday()]
+    args: Annotated[tuple[str, ...], "The arguments of the program.", Everyday()] = ()
     description: _Description = None
-    pinned: _Pinned = ()
-    trusted: _Trusted = False
-    access: _OwnAccess = ToolAccess()
-    command: Annotated[str, "The program to run, without a shell."]
-    args: Annotated[tuple[str, ...], "The arguments of the program."] = ()
+    trust_annotations: _TrustAnnotations = False
+    effects: _Effects = ToolEffects()
+    type: Annotated[Literal["stdio"] | None, "It can be left out."] = None
 
 
 class RemoteEntry(Shared, frozen=True, kw_only=True, tag_field=_KIND, tag="remote"):
     """A server that is reached over HTTP."""
 
+    url: Annotated[Url, "The URL of the server.", Everyday()]
     type: Annotated[
-        Literal["http", "sse"] | None,
-        "`http` is streamable HTTP, `sse` the older transport. Default: detected.",
+        _RemoteType | None,
+        "`http` is streamable HTTP, also under its other names, `sse` the older transport. Default: detected.",
+        Everyday(),
     ] = None
+    headers: Annotated[Headers, "HTTP headers for every request. Write `${VARIABLE}` for a secret.", Everyday()] = {}
     description: _Description = None
-    pinned: _Pinned = ()
-    trusted: _Trusted = False
-    access: _OwnAccess = ToolAccess()
-    url: Annotated[Url, "The URL of the server."]
-    headers: Annotated[Headers, "HTTP headers for every request."] = {}
+    trust_annotations: _TrustAnnotations = False
+    effects: _Effects = ToolEffects()
     oauth: Annotated[OAuth, "Settings for servers that need a login."] = OAuth()
-    oauth_client_id: Annotated[str | None, "Short for `oauth.client_id`."] = None
-    oauth_scopes: Annotated[tuple[str, ...], "Short for `oauth.scopes`."] = ()
 
 
 class CommandLineEntry(Shared, frozen=True, kw_only=True, tag_field=_KIND, tag="cli"):
     """A command line program that is no MCP server; its commands are the tools."""
 
+    cli: Annotated[Cli, "The program, and what of it can be used.", Everyday()]
     description: _Description = None
-    pinned: _Pinned = ()
-    access: _OwnAccess = ToolAccess()
-    cli: Annotated[Cli, "The program, and what of it can be used."]
 
 
 class Search(Section, frozen=True):
@@ -207,62 +251,79 @@ class Search(Section, frozen=True):
     embeddings: Annotated[Embeddings | None, "Also search by meaning. Default: by words only."] = None
 
 
-class Settings(Launch, frozen=True):
-    """Defaults for all servers. A server's own fields override them."""
+class Defaults(Launch, frozen=True):
+    """What applies to the servers that do not say it themselves.
 
-    place: ClassVar = "settings"
+    A server overrides single members of `env`, `features`, `timeout`, `tools` and `retry`, and the whole of any other
+    field.
+    """
 
+    place: ClassVar = "defaults"
+
+
+class Settings(Section, frozen=True):
+    """Settings of dynamic-mcp itself, and `defaults` for the servers."""
+
+    defaults: Annotated[
+        Defaults, "Fields of servers, for all servers that do not have them themselves.", Everyday()
+    ] = Defaults()
     split_calls: Annotated[
         bool,
         "Offer `call_dynamic_tool_read` and `call_dynamic_tool_write` instead of one tool, so that a client can"
         " approve reads separately. Default: false.",
     ] = False
-    log: Annotated[Log, "The log of a serving proxy."] = Log()
+    log: Annotated[Log, "The log of a serving proxy.", Everyday()] = Log()
     daemon: Annotated[
         Annotated[DaemonConfig | Literal[False] | None, Switch()],
-        "Run the servers in a process of their own, the daemon, and share them between the AI tools and windows that"
-        " use this config. Default: false.",
+        "Run the servers in a background process, the daemon, and share them between the AI tools and windows"
+        " that use this config. Default: false.",
+        Everyday(),
     ] = None
     http: Annotated[
         Annotated[Http | Literal[False] | None, Switch()],
         "Also serve clients that connect by URL; `true` takes all defaults. Default: false.",
+        Everyday(),
     ] = None
     variables_file: Annotated[
         Strings,
-        "Files with `NAME=value` lines, relative to this file, that provide the values of `${NAME}` in it. They"
-        " override the environment, and later files override earlier ones. Programs receive the values only through"
-        " `${NAME}`.",
+        "Files with `NAME=value` lines, relative to the config, that provide the values of `${NAME}` in it."
+        " They override the environment, and later files override earlier ones. Programs receive the values"
+        " only through `${NAME}`.",
+        Everyday(),
     ] = ()
     max_message_bytes: Annotated[
         Annotated[int, Meta(ge=65536)],
         "The maximum size of a message. Default: 67108864 (64 MiB).",
     ] = 64 * 1024 * 1024
-    access: Annotated[Access | None, "Who may use what. Default: no rules."] = None
+    access: Annotated[Access | None, "Who may use what. Default: no rules.", Everyday()] = None
     approval: Annotated[Approval | None, OfFeature("approvals"), "How a user is asked before a call."] = None
     audit: Annotated[
         Annotated[Audit | Literal[False] | None, Switch()],
         OfFeature("audit"),
-        "Record who called what; `true` takes all defaults. Default: false.",
+        "Record who called which tool, with which result; `true` takes all defaults. Default: false.",
+        Everyday(),
     ] = None
     telemetry: Annotated[
         Annotated[Telemetry | Literal[False] | None, Switch()],
         OfFeature("telemetry"),
         "Send traces and metrics to an OpenTelemetry collector. Needs the extra `otel`. Default: true"
         " if `OTEL_EXPORTER_OTLP_ENDPOINT` is set.",
+        Everyday(),
     ] = None
     metrics: Annotated[
         Annotated[Metrics | Literal[False] | None, Switch()],
         OfFeature("metrics"),
         "Serve metrics for Prometheus; `true` takes all defaults. Default: false.",
+        Everyday(),
     ] = None
     lock_file: Annotated[
-        str | None,
+        PathText | None,
         OfFeature("pins"),
-        "A file, relative to this one, with the approved definitions of all servers, to be committed with it, such as"
-        " `dynamic-mcp.lock.json`. Default: in the state directory.",
+        "A file, relative to the config, with the approved definitions of all servers, to be committed with"
+        " it, such as `dynamic-mcp.lock.json`. Default: in the state directory.",
     ] = None
     middleware: Annotated[
-        tuple[Plugin, ...], OfFeature("plugins"), "Plug-ins on the way of calls, in this order. Default: none."
+        tuple[Plugin, ...], OfFeature("plugins"), "Plug-ins that see calls and lists, in this order. Default: none."
     ] = ()
     registries: Annotated[
         Registries | None,
@@ -280,8 +341,8 @@ class Settings(Launch, frozen=True):
     search: Annotated[Search, "How `get_dynamic_tools` searches."] = Search()
     roots: Annotated[
         Strings,
-        "Directories, relative to this file, or URIs, that a server is told when it asks for roots and its client"
-        " cannot be asked: clients of MCP 2026-07-28 outside of a call. Default: none.",
+        "Directories, relative to the config, or URIs, that a server is told when it asks for roots and its"
+        " client cannot be asked: clients of MCP 2026-07-28 outside of a call. Default: none.",
     ] = ()
 
 
@@ -297,9 +358,15 @@ _KINDS = TaggedUnion(
 class Root(Section, frozen=True, kw_only=True):
     """The config of dynamic-mcp."""
 
-    schema_: Annotated[str | None, "The JSON schema of this file, for editors."] = field(default=None, name="$schema")
-    servers: Annotated[dict[GroupName, Annotated[Server, _KINDS]], "The servers, by name."] = field(name="mcpServers")
+    schema_: Annotated[
+        str | None, "The JSON schema of the config, by which editors complete and check it.", Everyday()
+    ] = field(default=None, name="$schema")
+    servers: Annotated[dict[GroupName, Annotated[Server, _KINDS]], "The servers, by name.", Everyday()] = field(
+        name="mcpServers"
+    )
     profiles: Annotated[
-        Profiles, "Selections of servers and tools, by name: for `--profile` and `/mcp/profile/<name>`."
+        Profiles, "Selections of servers and tools, by name: for `--profile` and `/mcp/profile/<name>`.", Everyday()
     ] = {}
-    settings: Annotated[Settings, "Defaults for all servers."] = Settings()
+    settings: Annotated[Settings, "Settings of dynamic-mcp itself, and defaults for the servers.", Everyday()] = (
+        Settings()
+    )

@@ -13,7 +13,7 @@ from dynamic_mcp.config.addresses import TcpAddress, UnixAddress
 from dynamic_mcp.config.auth import Forwarded, Jwt, LoginAuth, Providers, resolve_provider
 from dynamic_mcp.config.flaws import FlawError
 from dynamic_mcp.config.keys import Keys
-from dynamic_mcp.config.section import Section
+from dynamic_mcp.config.section import Everyday, Section, Value
 from dynamic_mcp.config.substitute import Substitution, Surroundings, resolve_path
 from dynamic_mcp.config.types import (
     Address,
@@ -29,14 +29,20 @@ from dynamic_mcp.config.types import (
 )
 
 _AT: Keys = ("settings", "http")
+_File = Annotated[str, Value(str, written=Text, type_name="a path")]
 
 
 class Tls(Section, frozen=True):
     """The certificate of an HTTPS server. Both files are read again when the config is reloaded."""
 
-    cert: Annotated[Text, "The path of a PEM file with the certificate and its chain, relative to this file."]
+    cert: Annotated[
+        _File,
+        "The path of a PEM file with the certificate of an HTTPS server and its chain, relative to the"
+        " config. Default: plain HTTP.",
+    ]
     key: Annotated[
-        Text, "The path of the PEM file with the private key, without a passphrase, relative to this file."
+        _File,
+        "The path of the PEM file with the private key, without a passphrase, relative to the config.",
     ]
 
 
@@ -45,8 +51,9 @@ class Http(Section, frozen=True):
 
     listen: Annotated[
         Address,
-        "The address: `8808`, `127.0.0.1:8808`, `[::1]:8808`, or `unix:/path` for a Unix socket, relative to this"
-        " file. Default: 127.0.0.1:8808.",
+        "The address: `8808`, `127.0.0.1:8808`, `[::1]:8808`, or `unix:/path` for a Unix socket, relative to"
+        " the config. Default: 127.0.0.1:8808.",
+        Everyday(),
     ] = TcpAddress()
     socket_mode: Annotated[
         SocketMode,
@@ -59,7 +66,8 @@ class Http(Section, frozen=True):
     ] = ""
     allowed_hosts: Annotated[
         Hosts,
-        "Further names under which clients reach this server, such as `mcp.example.com`. Default: only the address.",
+        "Further host names under which clients reach this server, such as `mcp.example.com`. Default: only"
+        " the address.",
     ] = ()
     allowed_origins: Annotated[
         Origins,
@@ -67,18 +75,20 @@ class Http(Section, frozen=True):
     ] = ()
     trusted_proxies: Annotated[
         Peers,
-        "The addresses or networks of reverse proxies whose `X-Forwarded-Host` is believed; `unix` means all peers on"
-        " the Unix socket. Default: none.",
+        "The addresses or networks of reverse proxies whose `X-Forwarded-Host` is trusted; `unix` means every"
+        " process that connects to the Unix socket. Default: none.",
     ] = ()
     public_url: Annotated[
         PublicUrl | None,
         "The URL of the MCP endpoint as clients write it, such as `https://mcp.example.com/mcp`. Its host need not be"
         " among `allowed_hosts`. Needed for `jwt` and `login`. Default: none.",
+        Everyday(),
     ] = None
     auth: Annotated[
         Providers,
-        "How clients say who they are; the first that recognises a credential decides. Default: everybody who reaches"
-        " the address is the local user.",
+        "How clients authenticate; the first entry that recognises a credential decides. Default: everyone"
+        " who reaches the address is the local user.",
+        Everyday(),
     ] = ()
     tls: Annotated[Tls | None, "Serve HTTPS with this certificate. Default: plain HTTP."] = None
     max_sessions: Annotated[
@@ -90,16 +100,16 @@ class Http(Section, frozen=True):
     )
     max_in_flight: Annotated[
         Annotated[int, Meta(ge=1, le=100_000)],
-        "The maximum number of concurrent requests of one session. Default: 256.",
+        "The maximum number of requests of one session at once, to any servers. Default: 256.",
     ] = 256
     shutdown_timeout_s: Annotated[
         Duration,
-        "How long requests in flight may take to finish when the server is told to end. Default: 10s.",
+        "How long running requests may take to finish when the server stops. Default: 10s.",
     ] = field(default=10.0, name="shutdown_timeout")
     insecure: Annotated[
         bool,
-        "Listen on an address that other machines can reach, though anybody there can then use the servers."
-        " Default: false.",
+        "Listen on an address that other machines can reach without `auth`: everyone there can use the"
+        " servers. Default: false.",
     ] = False
     # The profile of clients whose path names none, set on the command line.
     profile: str | None = field(default=None, name="x-profile")
@@ -119,8 +129,8 @@ class Http(Section, frozen=True):
     @property
     def forwarders(self) -> tuple[str, ...]:
         """The reverse proxies whose headers are trusted for any purpose."""
-        trusted = (peer for each in self.auth if isinstance(each, Forwarded) for peer in each.trusted)
-        return (*self.trusted_proxies, *trusted)
+        forwarded = (each for each in self.auth if isinstance(each, Forwarded))
+        return (*self.trusted_proxies, *(peer for each in forwarded for peer in each.trusted_proxies))
 
 
 def resolve_http(http: Http, access: Access | None, surroundings: Surroundings) -> tuple[Http, list[str]]:

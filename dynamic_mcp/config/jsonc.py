@@ -57,6 +57,11 @@ def blank_comments(text: str) -> str:
     return re.sub(_COMMENT, _blank_comment, text)
 
 
+def find_comments(text: str) -> list[tuple[int, int]]:
+    """Return the positions of all comments: where each starts and ends."""
+    return [match.span() for match in re.finditer(_COMMENT, text) if match["block"] or match["line"]]
+
+
 def _blank_comment(match: re.Match[str]) -> str:
     if match["block"] is not None and not match["end"]:
         raise JSONDecodeError("Unterminated comment", match.string, match.start())

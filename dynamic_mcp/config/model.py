@@ -34,11 +34,17 @@ from dynamic_mcp.config.section import (
     TaggedUnion,
     Value,
     by_tag,
+    describe,
+    describe_tag,
     file_fields,
+    is_everyday,
     is_user_key,
     switched_section,
     without_user_keys,
 )
+
+# The key of a field in the schema that says whether it is `everyday` or `advanced`.
+LEVEL = "x-level"
 
 
 class Model(BaseModel):
@@ -61,16 +67,21 @@ def model(section: type[Section]) -> type[Model]:
     members: dict[str, Any] = {each.name: _member(key, each) for key, each in file_fields(section).items()}
     config = section.__struct_config__
     if config.tag_field is not None and not is_user_key(config.tag_field):
-        members[config.tag_field] = (Literal[config.tag], Field(description="What it is."))
+        members[config.tag_field] = (Literal[config.tag], _field(describe_tag(section), is_everyday=True))
     return create_model(section.__name__, __base__=Model, __doc__=section.__doc__, **members)
 
 
 def _member(key: str, info: FieldInfo) -> tuple[Any, Any]:  # Any: types are values here, as Field() is
-    description = next(each for each in get_args(info.type) if isinstance(each, str))
     alias = key if key != info.name else None
+    level = is_everyday(info)
     if info.required:
-        return _type(info.type), Field(alias=alias, description=description)
-    return _type(info.type) | None, Field(None, alias=alias, description=description)
+        return _type(info.type), _field(describe(info), alias=alias, is_everyday=level)
+    return _type(info.type) | None, _field(describe(info), alias=alias, is_everyday=level, default=None)
+
+
+def _field(description: str, *, is_everyday: bool, alias: str | None = None, default: Any = ...) -> Any:  # as above
+    level = "everyday" if is_everyday else "advanced"
+    return Field(default, alias=alias, description=description, json_schema_extra={LEVEL: level})
 
 
 def _type(annotation: Any) -> Any:

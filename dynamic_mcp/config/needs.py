@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 
 from dynamic_mcp.config import form
 from dynamic_mcp.config.environment import inherit_variables, minimal_variables
-from dynamic_mcp.config.read import read_document
+from dynamic_mcp.config.read import parse
 from dynamic_mcp.config.substitute import Surroundings, references
 from dynamic_mcp.config.upstream import read_variables, variables_files
 
@@ -25,8 +25,6 @@ _TEXTS = (
     "url",
     "headers",
     "oauth",
-    "oauth_client_id",
-    "oauth_scopes",
     "cli",
 )
 
@@ -44,15 +42,15 @@ def find_required_variables(file: Path, environment: Mapping[str, str]) -> Requi
     This includes each variable that the config refers to, unless it has a default and is not set now, and those set
     now that `inherit_env` names. It excludes variables that a `variables_file` defines.
     """
-    root = form.root(read_document(file))
-    settings = root.settings
+    root = parse(file).root
+    settings, defaults = root.settings, root.settings.defaults
     surroundings = Surroundings(environment, sys.platform, file.absolute().parent)
-    servers = {name: each for name, each in root.servers.items() if _is_enabled(each, settings)}
+    servers = {name: each for name, each in root.servers.items() if _is_enabled(each, defaults)}
     file_variables, _ = read_variables(variables_files(settings, surroundings))  # an unreadable file defines none
     variables = {**environment, **file_variables}
     names = {
         name
-        for section in (settings, *servers.values())
+        for section in (defaults, *servers.values())
         for text in _texts(section)
         for name in references(text, variables)
         if name not in file_variables
@@ -64,16 +62,16 @@ def find_required_variables(file: Path, environment: Mapping[str, str]) -> Requi
     wants_all: dict[str, frozenset[str]] = {}
     for name, server in servers.items():
         if isinstance(server, form.ProgramEntry):
-            choice = settings.inherit_env if server.inherit_env is None else server.inherit_env
+            choice = defaults.inherit_env if server.inherit_env is None else server.inherit_env
             if choice == "all" or (isinstance(choice, tuple) and "*" in choice):
                 wants_all[name] = frozenset(each for each in choice if each.startswith("!"))
             elif isinstance(choice, tuple):
-                names |= _inherited_names(choice, server, settings, environment)
+                names |= _inherited_names(choice, server, defaults, environment)
     return RequiredVariables(tuple(sorted(names)), wants_all)
 
 
-def _is_enabled(server: form.Server, settings: form.Settings) -> bool:
-    enabled = settings.enabled if server.enabled is None else server.enabled
+def _is_enabled(server: form.Server, defaults: form.Defaults) -> bool:
+    enabled = defaults.enabled if server.enabled is None else server.enabled
     return enabled is not False
 
 
@@ -94,12 +92,12 @@ def _names_of_pack(use: str) -> list[str]:
 
 
 def _inherited_names(
-    choice: tuple[str, ...], server: form.ProgramEntry, settings: form.Settings, environment: Mapping[str, str]
+    choice: tuple[str, ...], server: form.ProgramEntry, defaults: form.Defaults, environment: Mapping[str, str]
 ) -> set[str]:
     """Return the variables that are inherited by name and not set by the config itself."""
     passed = inherit_variables(environment, choice, platform=sys.platform)
     safe = inherit_variables(environment, "safe", platform=sys.platform)
-    return passed.keys() - safe.keys() - server.env.keys() - settings.env.keys()
+    return passed.keys() - safe.keys() - server.env.keys() - defaults.env.keys()
 
 
 def _texts(section: Struct) -> Iterator[str]:

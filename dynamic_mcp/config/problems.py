@@ -4,8 +4,6 @@ Imported only when there is a problem. Messages repeat a value only if it cannot
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
@@ -14,10 +12,11 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from dynamic_mcp.config import form
+from dynamic_mcp.config.flaws import Problem
 from dynamic_mcp.config.keys import Keys, format_path
 from dynamic_mcp.config.model import Root
 from dynamic_mcp.config.section import alternatives, by_tag, choice_in, file_fields, is_user_key
-from dynamic_mcp.errors import ConfigError
+from dynamic_mcp.errors import ConfigError, closest
 
 _KIND_HINT = (
     "a server has either `command`, if it is a program, or `url`, if it is remote, or `cli`, if it is a command line"
@@ -25,6 +24,7 @@ _KIND_HINT = (
 )
 # For each tag of a section in `form`, the field that makes a server this kind.
 _KIND_FIELDS = {"stdio": "command", "remote": "url", "cli": "cli"}
+_MOST_FIELDS = 10
 _MESSAGES = {
     "string_type": "must be a string",
     "bool_type": "must be true or false",
@@ -34,15 +34,6 @@ _MESSAGES = {
     "dict_type": "must be an object",
     "model_type": "must be an object",
 }
-
-
-@dataclass(frozen=True)
-class Problem:
-    """One problem; `where` is a path such as `mcpServers.github.url`."""
-
-    where: str
-    message: str
-    hint: str = ""
 
 
 def find_problems(tree: object) -> list[Problem]:
@@ -114,18 +105,24 @@ def _path_in_file(keys: Keys) -> Keys:
 def _unknown_field(keys: Keys) -> Problem:
     name = str(keys[-1])
     names = _field_names(_section(keys[:-1]))
-    near = get_close_matches(name, names, 1)
-    hint = "the fields here are " + ", ".join(f"`{each}`" for each in names)
-    message = "is an unknown field"
+    message, hint = "is an unknown field", _suggest_fields(name, names)
     kinds = (form.ProgramEntry, form.RemoteEntry, form.CommandLineEntry)
     if len(keys) == 4 and keys[0] == "mcpServers" and any(name in _field_names(kind) for kind in kinds):
         if name in _KIND_FIELDS.values():
             message, hint = f"cannot stand beside `{_KIND_FIELDS[str(keys[2])]}`", _KIND_HINT
         else:
-            hint = f"{_KIND_HINT}; {hint}"
-    elif near:
-        hint = f"did you mean `{near[0]}`? {hint}"
+            hint = _KIND_HINT
     return Problem(format_path(_path_in_file(keys)), message, hint)
+
+
+def _suggest_fields(name: str, names: Sequence[str]) -> str:
+    """Return the fields that may be meant: the closest ones, else all if they are few."""
+    near = [f"`{each}`" for each in closest(name, names, cutoff=0.6)]
+    if near:
+        return f"did you mean {' or '.join(near)}?"
+    if len(names) <= _MOST_FIELDS:
+        return "the fields here are " + ", ".join(f"`{each}`" for each in names)
+    return "the fields are many; docs/configuration.md lists them"
 
 
 def _section(keys: Keys) -> type[Struct]:

@@ -3,6 +3,7 @@
 Either the whole file is valid, or one ConfigError lists all its problems.
 """
 
+import contextlib
 import os
 import stat
 import sys
@@ -30,12 +31,13 @@ _SMALLEST = '`{"mcpServers": {}}`'
 class ParsedConfig(Struct, frozen=True):
     """The content of a valid config file, before the substitution of variables.
 
-    `digest` is the SHA-256 of the file if there is an audit log to record it.
+    `file_warnings` are about the file as a whole. `digest` is the SHA-256 of the file if there is an audit log to
+    record it.
     """
 
     file: Path
     root: form.Root
-    distrust: tuple[str, ...] = ()
+    file_warnings: tuple[str, ...] = ()
     platform: str = sys.platform
     digest: str = ""
 
@@ -51,7 +53,7 @@ class ParsedConfig(Struct, frozen=True):
         # with the mark, which the proxy has from its first server on, a config would read differently afterwards
         unmarked = {name: value for name, value in environment.items() if name != SERVER_MARK}
         surroundings = Surroundings(unmarked, self.platform, directory, working_directory=working_directory)
-        return replace(resolve(self.root, self.file, surroundings=surroundings), distrust=self.distrust)
+        return replace(resolve(self.root, self.file, surroundings=surroundings), file_warnings=self.file_warnings)
 
     def resolve_for(self, workspace: Workspace) -> Config:
         return self.resolve(workspace.environment, workspace.directory)
@@ -170,9 +172,9 @@ def read_all(file: Path, environment: Mapping[str, str], workspaces: Iterable[Wo
 def parse(file: Path, *, platform: str = sys.platform) -> ParsedConfig:
     """Read and validate the config in `file`. Raises ConfigError."""
     text, distrust = _read_text(file, platform)
-    root = _parse_root(_parse_document(file, text), file)
+    root, old_names = parse_tree(_parse_document(file, text), file)
     is_audited = bool(root.settings.audit)
-    return ParsedConfig(file, root, tuple(distrust), platform, _digest(text) if is_audited else "")
+    return ParsedConfig(file, root, (*distrust, *old_names), platform, _digest(text) if is_audited else "")
 
 
 def _digest(text: str) -> str:
@@ -183,14 +185,15 @@ def _digest(text: str) -> str:
 
 def list_disabled(file: Path) -> list[str]:
     """Return the names of the disabled servers in `file`. Raises ConfigError."""
-    root = _parse_root(_parse_document(file, _read_text(file, sys.platform)[0]), file)
-    off = root.settings.enabled is False
+    root, _ = parse_tree(_parse_document(file, _read_text(file, sys.platform)[0]), file)
+    off = root.settings.defaults.enabled is False
     return [name for name, each in root.servers.items() if each.enabled is False or (off and each.enabled is None)]
 
 
 def parse_server_names(text: str, file: Path) -> list[str]:
     """Return the names of the servers in `text`, the current or future content of `file`. Raises ConfigError."""
-    return list(_parse_root(_parse_document(file, text.removeprefix("\ufeff")), file).servers)
+    root, _ = parse_tree(_parse_document(file, text.removeprefix("\ufeff")), file)
+    return list(root.servers)
 
 
 def read_document(file: Path) -> object:
@@ -198,13 +201,30 @@ def read_document(file: Path) -> object:
     return _parse_document(file, _read_text(file, sys.platform)[0])
 
 
-def _parse_root(tree: object, file: Path) -> form.Root:
-    try:
-        return form.root(tree)
-    except (ValueError, RecursionError) as exc:
-        from dynamic_mcp.config.problems import Problem, find_problems, to_error
+def parse_tree(tree: object, file: Path) -> tuple[form.Root, list[str]]:
+    """Return the config in a JSON value, with a warning if fields have old names, which are changed in the value.
 
-        raise to_error(file, find_problems(tree) or [Problem("", f"is not a config: {exc}")]) from exc
+    Raises ConfigError.
+    """
+    try:
+        return form.root(tree), []
+    except (ValueError, RecursionError) as exc:
+        return _parse_renamed(tree, file, exc)
+
+
+def _parse_renamed(tree: object, file: Path, exc: Exception) -> tuple[form.Root, list[str]]:
+    """Return a config whose fields may have old names, with a warning. Raises ConfigError if that is not all."""
+    from dynamic_mcp.config.old_names import Renaming
+
+    renaming = Renaming(tree)
+    if renaming.renamed and not renaming.conflicts:
+        with contextlib.suppress(ValueError, RecursionError):
+            return form.root(renaming.tree), [renaming.describe()]
+    from dynamic_mcp.config.flaws import Problem
+    from dynamic_mcp.config.problems import find_problems, to_error
+
+    problems = [*renaming.conflicts, *map(renaming.locate, find_problems(renaming.tree))]
+    raise to_error(file, problems or [Problem("", f"is not a config: {exc}")]) from exc
 
 
 def _read_text(file: Path, platform: str) -> tuple[str, list[str]]:

@@ -1,6 +1,6 @@
 """Resolves the sections of the file into the config that the program uses.
 
-A server's own value is taken, else that of the settings, else the default.
+A server's own value is taken, else that of `settings.defaults`, else the built-in default.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec.structs import replace
 
 from dynamic_mcp.config import form
-from dynamic_mcp.config.access import resolve_access
+from dynamic_mcp.config.access import ToolEffects, resolve_access
 from dynamic_mcp.config.resolved import (
     CallHandling,
     CommandLine,
     Config,
-    Exposure,
     Features,
     GroupConfig,
     Pinning,
@@ -36,6 +35,7 @@ from dynamic_mcp.config.resolved import (
 from dynamic_mcp.config.rules import Policy, place_rules
 from dynamic_mcp.config.section import Section
 from dynamic_mcp.config.substitute import Surroundings
+from dynamic_mcp.config.types import DirectTools
 from dynamic_mcp.config.upstream import (
     env_files,
     read_variables,
@@ -118,11 +118,11 @@ def resolve(root: form.Root, file: Path, *, surroundings: Surroundings) -> Confi
     presentations: dict[str, Presentation] = {}
     approve: dict[str, tuple[str, ...]] = {}
     for name, server in root.servers.items():
-        if _first(server.enabled, settings.enabled, default=True):
+        if _first(server.enabled, settings.defaults.enabled, default=True):
             groups.append(collect(_group(name, server, settings, surroundings=surroundings)))
             presentations[name] = _presentation(name, server, settings)
-            approve[name] = _first(server.approve, settings.approve, default=())
-            files.update(dict.fromkeys(env_files(server, settings, surroundings)))
+            approve[name] = _first(server.approve, settings.defaults.approve, default=())
+            files.update(dict.fromkeys(env_files(server, settings.defaults, surroundings)))
     embeddings = collect(resolve_embeddings(settings.search, surroundings))
     http = collect(_http(settings, surroundings))
     principals = collect(_principals(settings, http, file))
@@ -200,18 +200,19 @@ def _group(
     name: str, server: form.Server, settings: form.Settings, *, surroundings: Surroundings
 ) -> tuple[GroupConfig, list[str]]:
     made = resolve_upstream(("mcpServers", name), server, settings=settings, surroundings=surroundings)
-    idle_s = _first(server.idle_timeout, settings.idle_timeout, default=1800.0)
-    upstream, timeouts = _bounded(made.upstream, _merged(Timeouts, settings.timeout, server.timeout))
+    defaults = settings.defaults
+    idle_s = _first(server.idle_timeout, defaults.idle_timeout, default=1800.0)
+    upstream, timeouts = _bounded(made.upstream, _merged(Timeouts, defaults.timeout, server.timeout))
     group = GroupConfig(
         name=name,
         timeouts=timeouts,
-        eager=_first(server.connect, settings.connect, default="lazy") == "eager",
+        eager=_first(server.connect, defaults.connect, default="lazy") == "eager",
         idle_after_s=None if idle_s == inf else idle_s,
-        attempts=_merged(Retry, settings.retry, server.retry).attempts,
-        concurrency=_first(server.concurrency, settings.concurrency, default=64),
+        attempts=_merged(Retry, defaults.retry, server.retry).attempts,
+        concurrency=_first(server.concurrency, defaults.concurrency, default=64),
         max_message_bytes=settings.max_message_bytes,
         upstream=upstream,
-        share=_share(server, settings, made.upstream),
+        share=_share(server, defaults, made.upstream),
         unset=made.unset,
         empty=made.empty,
     )
@@ -226,9 +227,9 @@ def _bounded(upstream: Upstream, timeouts: Timeouts) -> tuple[Upstream, Timeouts
     return replace(upstream, timeout_s=timeout_s), replace(timeouts, tools_s=timeout_s + _ENDING_S)
 
 
-def _share(server: form.Server, settings: form.Settings, upstream: Upstream) -> Share:
+def _share(server: form.Server, defaults: form.Defaults, upstream: Upstream) -> Share:
     """Return the sharing of the server. By default, a server that keeps one conversation's state is not shared."""
-    share = Share(_first(server.share, settings.share, default="auto"))
+    share = Share(_first(server.share, defaults.share, default="auto"))
     return Share.SESSION if share is Share.AUTO and is_stateful(upstream) else share
 
 
@@ -248,38 +249,38 @@ def _names(words: Iterable[str]) -> Iterable[str]:
 
 
 def _presentation(name: str, server: form.Server, settings: form.Settings) -> Presentation:
+    defaults = settings.defaults
     presentation = Presentation(
         description=server.description,
-        features=_merged(Features, settings.features, server.features),
-        tools=_merged(ToolFilter, settings.tools, server.tools),
-        exposure=Exposure(
-            direct=_first(server.expose, settings.expose, default="group") == "direct",
-            pinned=server.pinned,
-        ),
-        answers=_answers(server, settings),
-        access=replace(server.access, is_trusted=_is_trusted(server)),
+        features=_merged(Features, defaults.features, server.features),
+        tools=_merged(ToolFilter, defaults.tools, server.tools),
+        direct=_first(server.direct, defaults.direct, default=DirectTools()),
+        answers=_answers(server, defaults),
+        effects=_effects(server),
         pinning=_pinning(name, server, settings),
     )
-    if server.rules or settings.rules:
-        return _with_rules(presentation, name, server, settings)
+    if server.rules or defaults.rules:
+        return _with_rules(presentation, name, server, defaults)
     return presentation
 
 
-def _is_trusted(server: form.Server) -> bool:
-    """Return whether annotations are trusted. Those of a command line program come from its pack."""
-    return isinstance(server, form.CommandLineEntry) or server.trusted
+def _effects(server: form.Server) -> ToolEffects:
+    """Return the effects of the tools. Those of a command line program are in the annotations that its pack makes."""
+    if isinstance(server, form.CommandLineEntry):
+        return ToolEffects(trusts_annotations=True)
+    return replace(server.effects, trusts_annotations=server.trust_annotations)
 
 
-def _with_rules(presentation: Presentation, name: str, server: form.Server, settings: form.Settings) -> Presentation:
+def _with_rules(presentation: Presentation, name: str, server: form.Server, defaults: form.Defaults) -> Presentation:
     """Return the presentation with the rules of features and their consequences."""
     for feature in FEATURES:
         if feature.rules is None:
             continue
         key = feature.rules.key
         own = server.rules.get(key)
-        rules = settings.rules.get(key) if own is None else own
+        rules = defaults.rules.get(key) if own is None else own
         if rules:
-            rules = place_rules(rules, ("settings", key) if own is None else ("mcpServers", name, key))
+            rules = place_rules(rules, ("settings", "defaults", key) if own is None else ("mcpServers", name, key))
             presentation = replace(presentation, rules={**presentation.rules, key: rules})
             if feature.rules.resolve:
                 presentation = feature.find(feature.rules.resolve)(presentation)
@@ -299,7 +300,7 @@ def _pinning(name: str, server: form.Server, settings: form.Settings) -> Pinning
     default: Policy = "hold" if authenticates else "warn"
     if feature_with_gates() is None:
         default = "trust"
-    policy = _first(server.definitions, settings.definitions, default=default)
+    policy = _first(server.definitions, settings.defaults.definitions, default=default)
     return Pinning(policy, sha256(wire.encode([name, *written])).hexdigest())
 
 
@@ -308,17 +309,17 @@ def _merged(section: type[S], *parts: Mapping[str, Any]) -> S:  # Any: each fiel
     return section(**{name: value for part in parts for name, value in part.items()})
 
 
-def _answers(server: form.Server, settings: form.Settings) -> CallHandling:
+def _answers(server: form.Server, defaults: form.Defaults) -> CallHandling:
     return CallHandling(
-        validate=_validate(server, settings),
-        limit=_first(server.result_limit, settings.result_limit, default=100_000),
-        compact=_first(server.result_format, settings.result_format, default="original") == "compact",
+        validate=_validate(server, defaults),
+        limit=_first(server.result_limit, defaults.result_limit, default=100_000),
+        compact=_first(server.result_format, defaults.result_format, default="original") == "compact",
     )
 
 
-def _validate(server: form.Server, settings: form.Settings) -> Validation | None:
+def _validate(server: form.Server, defaults: form.Defaults) -> Validation | None:
     """Return how invalid arguments are handled. Those of a command line program are checked only by us."""
-    own = settings.validate_ if server.validate_ is None else server.validate_
+    own = defaults.validate_ if server.validate_ is None else server.validate_
     return "strict" if own is None and isinstance(server, form.CommandLineEntry) else own
 
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Protocol, TypeVa
 from msgspec import Meta, Struct, field
 from msgspec.structs import force_setattr, replace
 
-from dynamic_mcp.config.access import Access, Profile, ToolAccess
+from dynamic_mcp.config.access import Access, Profile, ToolEffects
 from dynamic_mcp.config.rules import Policy
-from dynamic_mcp.config.section import Private, Section
-from dynamic_mcp.config.types import Duration, IdleTime, Port, Text, Url
+from dynamic_mcp.config.section import Everyday, Private, Section
+from dynamic_mcp.config.types import DirectTools, Duration, Globs, IdleTime, PathText, Port, Text, Url
 from dynamic_mcp.identity import Principal
 
 if TYPE_CHECKING:  # read where a config has them
@@ -29,14 +29,19 @@ S = TypeVar("S", bound=Section)
 class Timeouts(Section, frozen=True):
     """How long to wait: `500ms`, `30s`, `1.5s`, `2min` (or `2m`), `1h`, `7d`, or a number of seconds."""
 
-    connect_s: Annotated[Duration, "For starting the server or connecting to it. Default: 30s."] = field(
-        default=30.0, name="connect"
-    )
-    tools_s: Annotated[Duration, "For a tool call. Default: 60s."] = field(default=60.0, name="tools")
-    resources_s: Annotated[Duration, "For reading or listing resources. Default: 10s."] = field(
+    connect_s: Annotated[
+        Duration, "How long starting the server, or connecting to it, may take. Default: 30s.", Everyday()
+    ] = field(default=30.0, name="connect")
+    tools_s: Annotated[
+        Duration,
+        "How long a tool call may take. Each progress notification starts the time again, up to 60 times."
+        " Default: 60s.",
+        Everyday(),
+    ] = field(default=60.0, name="tools")
+    resources_s: Annotated[Duration, "How long reading or listing resources may take. Default: 10s."] = field(
         default=10.0, name="resources"
     )
-    prompts_s: Annotated[Duration, "For getting or listing prompts. Default: 10s."] = field(
+    prompts_s: Annotated[Duration, "How long getting or listing prompts may take. Default: 10s."] = field(
         default=10.0, name="prompts"
     )
 
@@ -65,8 +70,14 @@ class Features(Section, frozen=True):
 class ToolFilter(Section, frozen=True):
     """Which tools can be listed and called. The patterns are globs, such as `read_*`."""
 
-    include: Annotated[tuple[str, ...], "Only these tools; an empty list means none. Default: all."] = ("*",)
-    exclude: Annotated[tuple[str, ...], "These tools never, even if `include` matches them."] = ()
+    include: Annotated[
+        Globs, "Only these tools can be listed and called; an empty list means none. Default: all.", Everyday()
+    ] = ("*",)
+    exclude: Annotated[
+        Globs,
+        "Hide these tools from all clients, and refuse calls of them, even if `include` has them. Default: none.",
+        Everyday(),
+    ] = ()
 
     def allows(self, name: str) -> bool:
         return _matches(name, self.include) and not _matches(name, self.exclude)
@@ -77,23 +88,8 @@ class Retry(Section, frozen=True):
 
     attempts: Annotated[
         Annotated[int, Meta(ge=1, le=20)],
-        "The number of attempts before the server counts as down. Default: 3.",
+        "How often to try to connect before the server counts as down. Default: 3.",
     ] = 3
-
-
-class Exposure(Struct, frozen=True):
-    """The tools that are listed directly: all if `direct`, else those that match the globs in `pinned`."""
-
-    direct: bool
-    pinned: tuple[str, ...]
-
-    @property
-    def shows_some(self) -> bool:
-        """Return whether any tool may be listed directly."""
-        return self.direct or bool(self.pinned)
-
-    def shows(self, tool: str) -> bool:
-        return self.direct or _matches(tool, self.pinned)
 
 
 # The handling of arguments that do not fit the schema of the tool.
@@ -160,10 +156,15 @@ class IdentityProviderConfig(Section, Private, frozen=True):
     """The identity provider of an organization, which decides who may use which server."""
 
     shown: ClassVar = ("client_id",)
-    token_endpoint: Annotated[Url, "The URL of its token endpoint, which is sent the `assertion`."]
+    token_endpoint: Annotated[
+        Url,
+        "The URL of the identity provider's token endpoint. It receives the `assertion`, and returns a grant"
+        " that the server accepts; for `cross_app`.",
+    ]
     client_id: Annotated[str, "The client ID at the identity provider."]
     client_secret: Annotated[
-        str | None, "The client secret there, if it has one. Write `${VARIABLE}`, not the secret itself."
+        str | None,
+        "The client secret at the identity provider, if there is one. Write `${VARIABLE}`, not the secret itself.",
     ] = None
 
 
@@ -183,7 +184,7 @@ class OAuth(Section, Private, frozen=True):
         "may_open_browser",
         "token_store",
     )
-    client_id: Annotated[str | None, "The client ID, if the client was registered manually."] = None
+    client_id: Annotated[str | None, "The client ID, if you have registered a client by hand."] = None
     client_secret: Annotated[str | None, "The client secret. Write `${VARIABLE}`, not the secret itself."] = None
     scopes: Annotated[tuple[str, ...], "The scopes to request. Default: those that the server asks for."] = ()
     redirect_port: Annotated[Port | None, "The local port of the redirect URI. Default: any free port."] = None
@@ -201,32 +202,33 @@ class OAuth(Section, Private, frozen=True):
     ] = None
     grant: Annotated[
         Grant,
-        "How to log in: a user in a browser; without one, the client itself (`client_credentials`), whoever the"
-        " `assertion` is about (`jwt_bearer`), or the user that an identity provider knows (`cross_app`)."
-        " Default: authorization_code.",
+        "How to log in: `authorization_code` as a user in a browser, `client_credentials` as the client"
+        " itself, `jwt_bearer` as the user that the `assertion` is about, `cross_app` as the user that an"
+        " identity provider knows. Default: authorization_code.",
     ] = "authorization_code"
     assertion: Annotated[
         str | None,
         "The JWT to log in with, for `cross_app` the user's ID token. Write `${VARIABLE}`, not the token itself.",
     ] = None
     assertion_file: Annotated[
-        str | None,
-        "The path of a file with the `assertion`, read each time that a token is requested, relative to this file.",
+        PathText | None,
+        "The path of a file with the `assertion`, relative to the config. It is read each time that a token"
+        " is requested.",
     ] = None
     identity_provider: Annotated[
         IdentityProviderConfig | None,
         "Where `cross_app` exchanges the `assertion` for a grant that the server accepts.",
     ] = None
     private_key_file: Annotated[
-        str | None,
-        "The path of a PEM key that authenticates the client (private_key_jwt), relative to this file.",
+        PathText | None,
+        "The path of a PEM key that authenticates the client (private_key_jwt), relative to the config.",
     ] = None
     private_key_alg: Annotated[
         Literal["RS256", "PS256", "ES256", "ES384", "EdDSA"] | None,
         "The signature algorithm for the key. Default: RS256, or the algorithm of the key's curve.",
     ] = None
     is_shared: Annotated[
-        bool, "One login for everybody who uses the server, instead of one for each person. Default: false."
+        bool, "One login for everyone who uses the server, instead of one for each person. Default: false."
     ] = field(default=False, name="shared")
     client_metadata_url: Annotated[
         Url | None,
@@ -289,9 +291,9 @@ class Presentation(Struct, frozen=True):
     description: str | None
     features: Features
     tools: ToolFilter
-    exposure: Exposure
+    direct: DirectTools
     answers: CallHandling
-    access: ToolAccess = ToolAccess()
+    effects: ToolEffects = ToolEffects()
     rules: Rules = {}
     asks: bool = False
     pinning: Pinning = Pinning()
@@ -370,7 +372,9 @@ class Log(Section, frozen=True):
     """The log of a serving proxy. `--log-level`, `--log-format` and `DYNAMIC_MCP_LOG` override this."""
 
     level: Annotated[
-        Literal["debug", "info", "warning", "error"], "The lowest level to log to stderr. Default: info."
+        Literal["debug", "info", "warning", "error"],
+        "The lowest level that is logged to stderr. Default: info.",
+        Everyday(),
     ] = "info"
     form: Annotated[
         Literal["text", "json"],
@@ -385,7 +389,8 @@ class DaemonConfig(Section, frozen=True):
     # None: until it is stopped.
     linger_s: Annotated[
         IdleTime | None,
-        "How long it stays after the last AI tool has left, or `never` to stay until it is stopped. Default: 5min.",
+        "How long the daemon stays after the last AI tool has left; `never` means until it is stopped."
+        " Default: 5min.",
     ] = field(default=300.0, name="linger")
 
     def __post_init__(self) -> None:
@@ -415,7 +420,7 @@ class ServerPlugin(Protocol):
 class Config(Struct, frozen=True):
     """The whole config: the enabled groups in the order of the file, warnings for the user, the files read.
 
-    `presentations` has one entry for each group, by its name; `distrust` lists others who may write the file;
+    `presentations` has one entry for each group, by its name; `file_warnings` are about the file as a whole;
     `embeddings` is the endpoint for vectors; with `daemon` None, each client has its own servers; with `http` None,
     HTTP is not served, as in the config of a workspace. `roots` are URIs; `access` None is no rules. `audit`,
     `telemetry` and `metrics` None are off. `lock_file` None is the state directory.
@@ -426,7 +431,7 @@ class Config(Struct, frozen=True):
     presentations: Mapping[str, Presentation]
     warnings: tuple[str, ...]
     max_message_bytes: int
-    distrust: tuple[str, ...] = ()
+    file_warnings: tuple[str, ...] = ()
     env_files: tuple[Path, ...] = ()
     log: Log = Log()
     embeddings: Embeddings | None = None

@@ -12,7 +12,7 @@ Policy = Literal["trust", "warn", "hold"]
 
 
 class CallRule(Section, frozen=True):
-    """A rule on the calls of servers, one of a list. `id` is its place: `settings.guards[0]`."""
+    """A rule on the calls of servers, one of a list. `id` is its place: `mcpServers.NAME.guards[0]`."""
 
     id: str = field(default="", name="x-id")
 

@@ -30,7 +30,7 @@ Reader = Callable[[object], Any]  # Any: each reads its own type
 class Section(Struct, frozen=True):
     """An object of the file. A `__post_init__` checks its fields against each other and raises FlawError.
 
-    What rules of features are at a `place`, `server` or `settings`, is read into the member `rules`, by their keys.
+    What rules of features are at a `place`, `server` or `defaults`, is read into the member `rules`, by their keys.
     """
 
     place: ClassVar[str] = ""
@@ -52,6 +52,7 @@ class Value:
     `parse` returns the value to use, None if it is left out, or raises FlawError. Its argument is of the type
     `written`; `object` is any JSON. `expand` turns a shorter way to write the value into that type. `schema` is the
     whole JSON Schema if `written` is `object` or there is an `expand`, else an addition to that of the type.
+    `type_name` is what the reference calls the written form; by default it names the type `written`.
     """
 
     def __init__(
@@ -61,11 +62,13 @@ class Value:
         written: Any = object,  # Any: types are values here
         expand: Callable[[object], object] | None = None,
         schema: Mapping[str, Any] | None = None,
+        type_name: str = "",
     ) -> None:
         self.parse = parse
         self.written = written
         self.expand = expand
         self.schema = schema or {}
+        self.type_name = type_name
 
     def reader(self) -> Reader:
         """Return the function that reads the value. It raises ValueError."""
@@ -106,6 +109,13 @@ class PresentFields:
 
     def __init__(self, section: type[Section]) -> None:
         self.section = section
+
+
+class Everyday:
+    """Marks a field that many configs have. The other fields are advanced.
+
+    A field of an advanced object is advanced. Editors and the reference show the everyday fields first.
+    """
 
 
 class OfFeature:
@@ -166,14 +176,35 @@ def without_user_keys(section: object) -> object:
 
 @cache
 def file_fields(section: type[Struct]) -> dict[str, FieldInfo]:
-    """Return the fields of a section that can stand in the file, by their names there; fields of features are last.
+    """Return the fields of a section that can stand in the file, by their names there.
 
-    A feature that is not installed has none.
+    Its own come before those that it inherits; fields of features are last. A feature that is not installed has none.
     """
     kernel_fields = (
         each for each in fields(section) if not is_user_key(each.encode_name) and not _lacks_feature(each)
     )
-    return {each.encode_name: each for each in (*kernel_fields, *_list_rules(section))}
+    in_order = sorted(kernel_fields, key=partial(_depth, section))
+    return {each.encode_name: each for each in (*in_order, *_list_rules(section))}
+
+
+def _depth(section: type[Struct], info: FieldInfo) -> int:
+    """Return how far up among the bases of a section a field is declared."""
+    return next(n for n, base in enumerate(section.__mro__) if info.name in vars(base).get("__annotations__", ()))
+
+
+def is_everyday(info: FieldInfo) -> bool:
+    """Return whether a field is an everyday one, if the objects around it are."""
+    return any(isinstance(mark, Everyday) for mark in get_args(info.type))
+
+
+def describe(info: FieldInfo) -> str:
+    """Return the description of a field."""
+    return next(mark for mark in get_args(info.type) if isinstance(mark, str))
+
+
+def describe_tag(section: type[Section]) -> str:
+    """Return the description of the field with the tag of a section: the tag, and what it stands for."""
+    return f"`{section.__struct_config__.tag}`: {(section.__doc__ or '').splitlines()[0]}"
 
 
 def value_at(section: Struct, key: str) -> object:
@@ -197,7 +228,7 @@ def _list_rules(section: type[Struct]) -> Iterator[FieldInfo]:
         rules = feature.rules
         if rules is not None and place in rules.places:
             written = deferred(f"{feature.package}.{rules.section}")
-            yield FieldInfo(rules.key, rules.key, Annotated[written | None, rules.text], None)
+            yield FieldInfo(rules.key, rules.key, Annotated[written | None, rules.text, Everyday()], None)
 
 
 def is_user_key(key: str) -> bool:

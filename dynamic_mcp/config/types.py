@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from msgspec import Meta, Raw
+from msgspec import Meta, Raw, Struct
 
 from dynamic_mcp.config.addresses import PATTERN, parse_address
 from dynamic_mcp.config.addresses import Address as _Address
@@ -116,13 +117,36 @@ def _size_schema(pattern: str) -> Mapping[str, object]:
 
 
 # Seconds.
-Duration = Annotated[float, Value(parse_duration, schema=_duration_schema())]
-IdleTime = Annotated[float, Value(parse_idle_time, schema=_duration_schema("[nN][eE][vV][eE][rR]"))]
+Duration = Annotated[float, Value(parse_duration, schema=_duration_schema(), type_name="a duration such as `30s`")]
+IdleTime = Annotated[
+    float,
+    Value(
+        parse_idle_time,
+        schema=_duration_schema("[nN][eE][vV][eE][rR]"),
+        type_name="a duration such as `30min`, or `never`",
+    ),
+]
 # Bytes.
-Size = Annotated[int, Value(parse_size, schema=_size_schema(r"^\s*[0-9]+(\.[0-9]+)?\s*([kKmM]i?)?[bB]?\s*$"))]
-Limit = Annotated[int, Value(parse_limit, schema=_size_schema(r"^\s*([0-9]+(\.[0-9]+)?\s*([kKmM]i?)?[bB]?|off)\s*$"))]
+Size = Annotated[
+    int,
+    Value(
+        parse_size,
+        schema=_size_schema(r"^\s*[0-9]+(\.[0-9]+)?\s*([kKmM]i?)?[bB]?\s*$"),
+        type_name="a size such as `1MB`",
+    ),
+]
+Limit = Annotated[
+    int,
+    Value(
+        parse_limit,
+        schema=_size_schema(r"^\s*([0-9]+(\.[0-9]+)?\s*([kKmM]i?)?[bB]?|off)\s*$"),
+        type_name="a size such as `100kB`, or `off`",
+    ),
+]
 # Calls a second.
-Rate = Annotated[float, Value(parse_rate, written=str, schema={"pattern": _RATE})]
+Rate = Annotated[
+    float, Value(parse_rate, written=str, schema={"pattern": _RATE}, type_name="a rate such as `60/min`")
+]
 
 
 # --- names, globs, texts, JSON --------------------------------------------------------------------------------------
@@ -182,7 +206,32 @@ def check_globs(globs: Sequence[str]) -> tuple[str, ...]:
     return tuple(globs)
 
 
-def _check_names(names: Sequence[str]) -> tuple[str, ...]:
+class DirectTools(Struct, frozen=True):
+    """The tools that are listed directly: all, and then not behind the meta-tools, or those that match the globs."""
+
+    is_all: bool = False
+    globs: tuple[str, ...] = ()
+
+    @property
+    def shows_some(self) -> bool:
+        """Return whether any tool may be listed directly."""
+        return self.is_all or bool(self.globs)
+
+    def shows(self, tool: str) -> bool:
+        return self.is_all or any(fnmatchcase(tool, glob) for glob in self.globs)
+
+
+def _parse_direct(value: object) -> DirectTools:
+    """Parse `true`, `false`, or a list of names or globs."""
+    match value:
+        case bool():
+            return DirectTools(value)
+        case list() if all(isinstance(each, str) for each in value):
+            return DirectTools(globs=check_globs(value))
+    raise FlawError("must be true, false or a list of tools", hint='write `true`, or names or globs: `["read_*"]`')
+
+
+def check_names(names: Sequence[str]) -> tuple[str, ...]:
     """Check a list of names or globs, which must not be empty."""
     if not names:
         raise FlawError("must not be empty", hint="write at least one name or glob")
@@ -257,36 +306,89 @@ def _check_scalars(values: Sequence[object]) -> tuple[object, ...]:
 
 _NAME_LENGTHS = {"minLength": 1, "maxLength": NAME_LENGTH}
 _STRINGS: Mapping[str, object] = {"type": "array", "items": {"type": "string"}}
-Inherited = Annotated[Inherit, Value(_parse_inherit, schema={"anyOf": [{"enum": ["safe", "all"]}, _STRINGS]})]
+Inherited = Annotated[
+    Inherit,
+    Value(
+        _parse_inherit,
+        schema={"anyOf": [{"enum": ["safe", "all"]}, _STRINGS]},
+        type_name="`safe`, `all`, or a list of names",
+    ),
+]
 # A list that may be written as its only item.
 Strings = Annotated[
     tuple[str, ...],
-    Value(tuple, written=list[str], expand=_expand_list, schema={"anyOf": [{"type": "string"}, _STRINGS]}),
+    Value(
+        tuple,
+        written=list[str],
+        expand=_expand_list,
+        schema={"anyOf": [{"type": "string"}, _STRINGS]},
+        type_name="a path, or a list of paths",
+    ),
 ]
 GroupName = Annotated[str, Value(check_group_name, written=str, schema=_NAME_LENGTHS)]
 ProfileName = Annotated[str, Value(check_profile_name, written=str, schema=_NAME_LENGTHS)]
-Globs = Annotated[tuple[str, ...], Value(check_globs, written=list[str])]
-Names = Annotated[tuple[str, ...], Value(_check_names, written=list[str], schema={"minItems": 1})]
+Globs = Annotated[tuple[str, ...], Value(check_globs, written=list[str], type_name="a list of names or globs")]
+Direct = Annotated[
+    DirectTools,
+    Value(
+        _parse_direct,
+        schema={"anyOf": [{"type": "boolean"}, _STRINGS]},
+        type_name="`true`, `false`, or a list of names or globs",
+    ),
+]
+Names = Annotated[
+    tuple[str, ...],
+    Value(check_names, written=list[str], schema={"minItems": 1}, type_name="a list of names or globs"),
+]
 Flags = Annotated[
     tuple[str, ...],
-    Value(_check_flags, written=list[str], schema={"items": {"type": "string", "pattern": _FLAG_GLOB}}),
+    Value(
+        _check_flags,
+        written=list[str],
+        schema={"items": {"type": "string", "pattern": _FLAG_GLOB}},
+        type_name="a list of flags",
+    ),
 ]
 Effects = Annotated[
-    Mapping[str, str], Value(_check_effects, written=dict[str, Literal["read", "write", "destructive"]])
+    Mapping[str, str],
+    Value(
+        _check_effects,
+        written=dict[str, Literal["read", "write", "destructive"]],
+        type_name="`read`, `write` or `destructive` by name",
+    ),
 ]
 Variables = Annotated[
     Mapping[str, str],
-    Value(_check_variables, written=dict[str, str], schema={"propertyNames": {"pattern": VARIABLE_NAME}}),
+    Value(
+        _check_variables,
+        written=dict[str, str],
+        schema={"propertyNames": {"pattern": VARIABLE_NAME}},
+        type_name="texts by name",
+    ),
 ]
 Headers = Annotated[
     Mapping[str, str],
-    Value(check_headers, written=dict[str, str], schema={"propertyNames": {"pattern": HEADER_NAME}}),
+    Value(
+        check_headers,
+        written=dict[str, str],
+        schema={"propertyNames": {"pattern": HEADER_NAME}},
+        type_name="texts by name",
+    ),
 ]
 # The name of a header, in lower case.
-HeaderName = Annotated[bytes, Value(_parse_header_name, written=str, schema={"pattern": HEADER_NAME})]
-PluginName = Annotated[str, Value(_check_plugin_name, written=str, schema={"pattern": _PLUGIN_NAME})]
-Command = Annotated[tuple[str, ...], Value(_check_command, written=list[str], schema={"minItems": 1})]
-Scope = Annotated[str, Value(_check_scope, written=str)]
+HeaderName = Annotated[
+    bytes, Value(_parse_header_name, written=str, schema={"pattern": HEADER_NAME}, type_name="the name of a header")
+]
+PluginName = Annotated[
+    str, Value(_check_plugin_name, written=str, schema={"pattern": _PLUGIN_NAME}, type_name="a name")
+]
+Command = Annotated[
+    tuple[str, ...],
+    Value(
+        _check_command, written=list[str], schema={"minItems": 1}, type_name="a list: the program, and its arguments"
+    ),
+]
+Scope = Annotated[str, Value(_check_scope, written=str, type_name="a text")]
 Scalar = str | int | float | bool | None
 Scalars = Annotated[
     tuple[Scalar, ...],
@@ -294,10 +396,11 @@ Scalars = Annotated[
         _check_scalars,
         written=list[Any],
         schema={"items": {"type": ["string", "number", "boolean", "null"]}},
+        type_name="a list of texts, numbers, `true`, `false` or `null`",
     ),
 ]
-Json = Annotated[object, Value(lambda value: value, written=Any)]
-RawJson = Annotated[Raw, Value(lambda value: Raw(wire.encode(value)), written=Any)]
+Json = Annotated[object, Value(lambda value: value, written=Any, type_name="any JSON")]
+RawJson = Annotated[Raw, Value(lambda value: Raw(wire.encode(value)), written=Any, type_name="any JSON")]
 
 
 # --- expressions ----------------------------------------------------------------------------------------------------
@@ -344,12 +447,20 @@ def _check_expression(text: str) -> str:
 
 
 # A JSONPath to arguments.
-JsonPath = Annotated[str, Value(check_json_path, written=str, schema={"pattern": "^[$]"})]
+JsonPath = Annotated[
+    str, Value(check_json_path, written=str, schema={"pattern": "^[$]"}, type_name="a JSONPath such as `$.sql`")
+]
 # A regular expression of RE2.
-Pattern = Annotated[str, Value(check_pattern, written=str)]
+Pattern = Annotated[str, Value(check_pattern, written=str, type_name="a regular expression")]
 # A condition in CEL.
 Expression = Annotated[
-    str, Value(_check_expression, written=str, schema={"minLength": 1, "maxLength": _LONGEST_EXPRESSION})
+    str,
+    Value(
+        _check_expression,
+        written=str,
+        schema={"minLength": 1, "maxLength": _LONGEST_EXPRESSION},
+        type_name="a condition in CEL",
+    ),
 ]
 
 
@@ -509,16 +620,29 @@ def _items(pattern: str) -> Mapping[str, object]:
 
 
 # A URL that may contain variables.
-Url = Annotated[str, Value(check_literal_url, written=str)]
-Endpoint = Annotated[str, Value(_check_endpoint, written=str, schema={"pattern": "^https?://"})]
-PublicUrl = Annotated[str, Value(_check_public_url, written=str)]
-UrlPath = Annotated[str, Value(_check_url_path, written=str, schema={"pattern": _PATH})]
-RootPath = Annotated[str, Value(check_root_path, written=str, schema={"pattern": f"^$|{_PATH}"})]
-Hosts = Annotated[tuple[str, ...], Value(check_hosts, written=list[str], schema=_items(_HOST))]
-Origins = Annotated[tuple[str, ...], Value(check_origins, written=list[str], schema=_items(_ORIGIN))]
+Url = Annotated[str, Value(check_literal_url, written=str, type_name="a URL")]
+Endpoint = Annotated[str, Value(_check_endpoint, written=str, schema={"pattern": "^https?://"}, type_name="a URL")]
+PublicUrl = Annotated[str, Value(_check_public_url, written=str, type_name="a URL")]
+UrlPath = Annotated[
+    str, Value(_check_url_path, written=str, schema={"pattern": _PATH}, type_name="a path such as `/mcp`")
+]
+RootPath = Annotated[
+    str, Value(check_root_path, written=str, schema={"pattern": f"^$|{_PATH}"}, type_name="a path such as `/tools`")
+]
+Hosts = Annotated[
+    tuple[str, ...], Value(check_hosts, written=list[str], schema=_items(_HOST), type_name="a list of host names")
+]
+Origins = Annotated[
+    tuple[str, ...], Value(check_origins, written=list[str], schema=_items(_ORIGIN), type_name="a list of origins")
+]
 Peers = Annotated[
     tuple[str, ...],
-    Value(_check_proxies, written=list[str], schema=_items(r"^(unix|[0-9A-Fa-f.:]+(/[0-9]+)?)$")),
+    Value(
+        _check_proxies,
+        written=list[str],
+        schema=_items(r"^(unix|[0-9A-Fa-f.:]+(/[0-9]+)?)$"),
+        type_name="a list of addresses, networks or `unix`",
+    ),
 ]
 Address = Annotated[
     _Address,
@@ -530,11 +654,17 @@ Address = Annotated[
                 {"type": "string", "pattern": PATTERN},
             ]
         },
+        type_name="an address or a port",
     ),
 ]
 Port = Annotated[int, Meta(ge=1, le=65535)]
+# The path of a file or directory, as text that may contain variables.
+PathText = Annotated[str, Value(str, written=str, type_name="a path")]
 # A file or directory as written, so relative to the config.
-File = Annotated[Path, Value(Path, written=Annotated[str, Meta(min_length=1)])]
-SocketMode = Annotated[int, Value(_parse_socket_mode, written=str, schema={"pattern": _SOCKET_MODE})]
+File = Annotated[Path, Value(Path, written=Annotated[str, Meta(min_length=1)], type_name="a path")]
+SocketMode = Annotated[
+    int,
+    Value(_parse_socket_mode, written=str, schema={"pattern": _SOCKET_MODE}, type_name="a file mode such as `0660`"),
+]
 Text = Annotated[str, Meta(min_length=1)]
 LongText = Annotated[str, Meta(min_length=1, max_length=100_000)]

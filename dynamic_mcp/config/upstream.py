@@ -26,6 +26,7 @@ from dynamic_mcp.config.substitute import Substitution, Surroundings, expand, re
 from dynamic_mcp.config.workspace import WINDOW_VARIABLES
 from dynamic_mcp.system.text import os_reason
 
+_DEFAULTS: Keys = ("settings", "defaults")
 # The grants that log in with an assertion.
 _WITH_ASSERTION = ("jwt_bearer", "cross_app")
 
@@ -47,7 +48,7 @@ def resolve_upstream(
     resolved: Program | Remote | CommandLine | None
     match server:
         case form.ProgramEntry():
-            resolved = _resolve_program(at, server, settings, texts=texts, surroundings=surroundings)
+            resolved = _resolve_program(at, server, settings.defaults, texts=texts, surroundings=surroundings)
         case form.RemoteEntry():
             resolved = _resolve_remote(at, server, settings, texts=texts, surroundings=surroundings)
         case form.CommandLineEntry():
@@ -58,7 +59,7 @@ def resolve_upstream(
     return ResolvedUpstream(result, texts.warnings, tuple(texts.unset), tuple(texts.empty))
 
 
-def env_files(server: form.Server, settings: form.Settings, surroundings: Surroundings) -> list[Path]:
+def env_files(server: form.Server, defaults: form.Defaults, surroundings: Surroundings) -> list[Path]:
     """Return the env files of a server, or the file of its pack, including missing ones."""
     if isinstance(server, form.CommandLineEntry):
         from dynamic_mcp.config.command_line import pack_file  # as above
@@ -67,7 +68,7 @@ def env_files(server: form.Server, settings: form.Settings, surroundings: Surrou
         return [] if file is None else [file]
     if not isinstance(server, form.ProgramEntry):
         return []
-    files = settings.env_file if server.env_file is None else server.env_file
+    files = defaults.env_file if server.env_file is None else server.env_file
     return [resolve_path(expand(text, surroundings.all_variables()).text, surroundings) for text in files or ()]
 
 
@@ -107,15 +108,15 @@ def resolve_embeddings(search: form.Search, surroundings: Surroundings) -> tuple
 
 
 def _resolve_program(
-    at: Keys, server: form.ProgramEntry, settings: form.Settings, *, texts: Substitution, surroundings: Surroundings
+    at: Keys, server: form.ProgramEntry, defaults: form.Defaults, *, texts: Substitution, surroundings: Surroundings
 ) -> Program:
     command = texts.fill((*at, "command"), server.command, is_required=True)
     if not command:
         texts.fail((*at, "command"), "is empty")
-    cwd_at, cwd = (("settings",), settings.cwd) if server.cwd is None else (at, server.cwd)
+    cwd_at, cwd = (_DEFAULTS, defaults.cwd) if server.cwd is None else (at, server.cwd)
     directory = texts.fill_optional((*cwd_at, "cwd"), cwd)
     args = tuple(texts.fill((*at, "args", i), arg) for i, arg in enumerate(server.args))
-    env, own = _resolve_env(at, server, settings, texts=texts, surroundings=surroundings)
+    env, own = _resolve_env(at, server, defaults, texts=texts, surroundings=surroundings)
     requested = frozenset[str]()
     if surroundings.working_directory is not None:
         safe = environment.inherit_variables(surroundings.environment, "safe", platform=surroundings.platform)
@@ -126,15 +127,15 @@ def _resolve_program(
 
 
 def _resolve_env(
-    at: Keys, server: form.ProgramEntry, settings: form.Settings, *, texts: Substitution, surroundings: Surroundings
+    at: Keys, server: form.ProgramEntry, defaults: form.Defaults, *, texts: Substitution, surroundings: Surroundings
 ) -> tuple[Mapping[str, str], frozenset[str]]:
     """Return the complete environment of a program, and the names in it that the config itself sets."""
-    choice = server.inherit_env if server.inherit_env is not None else settings.inherit_env
+    choice = server.inherit_env if server.inherit_env is not None else defaults.inherit_env
     platform = surroundings.platform
     own = {name: ((*at, "env", name), text) for name, text in server.env.items()}
-    shared = {name: (("settings", "env", name), text) for name, text in settings.env.items()}
+    shared = {name: ((*_DEFAULTS, "env", name), text) for name, text in defaults.env.items()}
     configured = [
-        *_read_env_files(at, server, settings, texts=texts, surroundings=surroundings),
+        *_read_env_files(at, server, defaults, texts=texts, surroundings=surroundings),
         {name: texts.fill(where, text) for name, (where, text) in (shared | own).items()},
     ]
     inherited = environment.inherit_variables(
@@ -145,9 +146,9 @@ def _resolve_env(
 
 
 def _read_env_files(
-    at: Keys, server: form.ProgramEntry, settings: form.Settings, *, texts: Substitution, surroundings: Surroundings
+    at: Keys, server: form.ProgramEntry, defaults: form.Defaults, *, texts: Substitution, surroundings: Surroundings
 ) -> Iterator[Mapping[str, str]]:
-    files_at, files = (("settings",), settings.env_file) if server.env_file is None else (at, server.env_file)
+    files_at, files = (_DEFAULTS, defaults.env_file) if server.env_file is None else (at, server.env_file)
     for i, text in enumerate(files or ()):
         where: Keys = (*files_at, "env_file", i)
         file = resolve_path(texts.fill(where, text), surroundings)
@@ -195,14 +196,11 @@ def _resolve_oauth(
         text = filled(name)
         return None if text is None else str(resolve_path(text, surroundings))
 
-    client_id = filled("client_id")
-    if client_id is None:
-        client_id = texts.fill_optional((*at, "oauth_client_id"), server.oauth_client_id)
     oauth = replace(
         own,
-        client_id=client_id,
+        client_id=filled("client_id"),
         client_secret=filled("client_secret"),
-        scopes=_resolve_scopes(at, server, own, texts),
+        scopes=tuple(texts.fill((*inside, "scopes", i), scope) for i, scope in enumerate(own.scopes)),
         metadata_url=url("metadata_url"),
         issuer=url("issuer"),
         account=filled("account"),
@@ -223,13 +221,6 @@ def _describe_empty(written: OAuth, oauth: OAuth) -> str:
     """Return the names of the fields whose text consists only of variables without a value."""
     names = [name for name in ("client_id", "client_secret") if getattr(written, name) and not getattr(oauth, name)]
     return "".join(f"; `{name}` is empty, as `{getattr(written, name)}` has no value" for name in names)
-
-
-def _resolve_scopes(at: Keys, server: form.RemoteEntry, oauth: OAuth, texts: Substitution) -> tuple[str, ...]:
-    scopes_at, scopes = (*at, "oauth", "scopes"), oauth.scopes
-    if not scopes:
-        scopes_at, scopes = (*at, "oauth_scopes"), server.oauth_scopes
-    return tuple(texts.fill((*scopes_at, i), scope) for i, scope in enumerate(scopes))
 
 
 def _resolve_identity_provider(

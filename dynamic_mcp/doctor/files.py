@@ -12,6 +12,7 @@ from pathlib import Path
 
 from dynamic_mcp.config.access import Profile
 from dynamic_mcp.config.keys import format_path
+from dynamic_mcp.config.old_names import Renaming
 from dynamic_mcp.config.read import list_disabled, read, read_document
 from dynamic_mcp.config.resolved import Broken, CommandLine, Config, GroupConfig, Program, Remote
 from dynamic_mcp.config.secrets import plain_secrets
@@ -21,6 +22,7 @@ from dynamic_mcp.system.shell import quote
 from dynamic_mcp.system.text import pluralize
 from dynamic_mcp.upstream.mask import mask_of
 
+_MOST_NAMES = 10
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _OTHERS_READ = stat.S_IRGRP | stat.S_IROTH
 
@@ -36,6 +38,7 @@ def check_file(file: Path, environment: Mapping[str, str]) -> tuple[Config | Non
         Finding(Level.OK, str(file), _summary(config)),
         *_check_access(file, has_secrets=bool(secrets)),
         *(_secret_finding(where) for where in secrets),
+        *_check_names(file),
         *(_warning_finding(warning) for warning in config.warnings),
         *(finding for group in config.groups for finding in _check_upstream(group)),
         *_check_logins(config),
@@ -48,6 +51,15 @@ def _summary(config: Config) -> str:
     off = list_disabled(config.file)
     switched_off = f", {len(off)} disabled" if off else ""
     return f"valid: {pluralize(len(config.groups), 'group')}{switched_off}"
+
+
+def _check_names(file: Path) -> Iterator[Finding]:
+    """Report the fields that have old names."""
+    renamed = Renaming(read_document(file)).renamed
+    if renamed:
+        names = ", ".join(map(str, renamed[:_MOST_NAMES]))
+        more = f", and {len(renamed) - _MOST_NAMES} more names have changed" if len(renamed) > _MOST_NAMES else ""
+        yield Finding(Level.WARNING, str(file), f"{names}{more}", "`dynamic-mcp check --fix` rewrites the file")
 
 
 def _check_access(file: Path, *, has_secrets: bool) -> Iterator[Finding]:
@@ -78,7 +90,7 @@ def _secret_finding(where: str) -> Finding:
 def _warning_finding(warning: str) -> Finding:
     where, _, what = warning.partition(": ")
     hint = "set it, or write `${NAME:-default}`"
-    if where.startswith("settings.http.auth") and where.endswith(".trusted"):
+    if where.startswith("settings.http.auth") and where.endswith(".trusted_proxies"):
         hint = "name the addresses from which the reverse proxy connects"
     elif where.endswith(".cli.use") or ".cli.deny_flags" in where:
         hint = ""

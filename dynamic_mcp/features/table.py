@@ -14,7 +14,7 @@ from msgspec import Struct
 
 
 class Rules(Struct, frozen=True):
-    """Rules on the calls of servers: a key of each server, and of the settings, from which servers inherit it.
+    """Rules on the calls of servers: a key of each server, and of `settings.defaults`, from which servers inherit it.
 
     Targets in the room are named `module:name`. `section` reads the value, and `text` describes it.
     `resolve`, if there is one, returns a server's `Presentation` with the effects of the rules. `compile` makes a
@@ -26,7 +26,7 @@ class Rules(Struct, frozen=True):
     section: str
     compile: str
     resolve: str = ""
-    places: tuple[str, ...] = ("server", "settings")
+    places: tuple[str, ...] = ("server", "defaults")
     shows_tools: bool = False  # changed from the server's definitions: it compiles to `ToolRules`
     judges: bool = False  # arguments: earlier approvals by other rules do not count
     changes_messages: bool = False  # answers of servers, and their notifications
@@ -145,10 +145,9 @@ FEATURES = (
         "overrides",
         rules=Rules(
             "overrides",
-            "How tools are shown to clients, by the server's names for them; names or globs.",
+            "How tools are shown to clients, by the names that the server gives them; names or globs.",
             section="config:Overrides",
             compile="overrides:compile_rules",
-            resolve="config:resolve",
             places=("server",),
             shows_tools=True,
         ),
@@ -167,7 +166,7 @@ FEATURES = (
         "guards",
         rules=Rules(
             "guards",
-            "What the arguments of calls must be, and must not be. Default: none.",
+            "Rules on arguments: a call that breaks one is refused, or a person is asked. Default: none.",
             section="config:Guards",
             compile="guards:compile_rules",
             resolve="config:resolve",
@@ -191,7 +190,7 @@ FEATURES = (
         "cache",
         rules=Rules(
             "cache",
-            "Which results are kept, and for how long. Default: none.",
+            "Which results are cached, and for how long. Default: none.",
             section="config:Caches",
             compile="rules:CacheRules",
         ),
@@ -203,7 +202,7 @@ FEATURES = (
         "redaction",
         rules=Rules(
             "redact",
-            "What is replaced in texts of results and arguments. Default: nothing.",
+            "What is replaced in the texts of results or arguments, such as tokens. Default: nothing.",
             section="config:Redacts",
             compile="redactor:compile_rules",
             changes_messages=True,

@@ -94,7 +94,7 @@ async def _serve(configs: ConfigState, serving_log: ServingLog, options: DaemonO
         serving.http.apply(configs.base, level=logging.WARNING)
     else:
         await _open_http(serving, listener)
-    for warning in configs.base.distrust:
+    for warning in configs.base.file_warnings:
         log.warning("%s: %s", file, warning)
     log.info("daemon of %s: %s", file, pluralize(len(configs.base.groups), "group"))
     _announce_readiness(options.ready)

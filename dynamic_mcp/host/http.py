@@ -23,7 +23,7 @@ def run(configs: ConfigState, serving_log: ServingLog, overrides: HttpOverrides)
 
 async def _serve(configs: ConfigState, serving_log: ServingLog, overrides: HttpOverrides) -> None:
     config = configs.base
-    for warning in (*config.distrust, *config.warnings):
+    for warning in (*config.file_warnings, *config.warnings):
         log.warning("%s: %s", config.file, warning)
     serving = Serving(configs, serving_log, kind="http", http=overrides)
     ended = asyncio.Event()

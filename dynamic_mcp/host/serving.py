@@ -331,7 +331,7 @@ class Serving:
 
     def _find_warnings(self, config: Config) -> Iterator[str]:
         """Yield the warnings about the config, as far as the proxy's own environment matters."""
-        yield from config.distrust
+        yield from config.file_warnings
         if self.proxy.has_base:
             yield from config.warnings
 

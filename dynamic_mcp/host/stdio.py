@@ -31,7 +31,7 @@ async def _serve(
 ) -> None:
     config = configs.base
     name = config.file if origin is None else origin.label
-    for warning in (*config.distrust, *config.warnings):
+    for warning in (*config.file_warnings, *config.warnings):
         log.warning("%s: %s", name, warning)
     log.info("serving %s: %s", name, pluralize(len(config.groups), "group"))
     serving = Serving(configs, serving_log, origin=origin)

@@ -6,6 +6,7 @@ import os
 import sys
 from collections import ChainMap
 from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from json import JSONDecodeError
@@ -108,11 +109,11 @@ def known_values(vault: Vault, environment: Mapping[str, str]) -> Mapping[str, s
 
 def build_config(servers: Mapping[str, Entry], file: Path, environment: Mapping[str, str]) -> Config:
     """Return the resolved config of these servers, as if they were in that file; all must be valid."""
-    from dynamic_mcp.config import form
+    from dynamic_mcp.config.read import parse_tree
     from dynamic_mcp.config.resolve import resolve
     from dynamic_mcp.config.substitute import Surroundings
 
-    root = form.root({"mcpServers": dict(servers)})
+    root, _ = parse_tree({"mcpServers": deepcopy(dict(servers))}, file)
     return resolve(root, file, surroundings=Surroundings(environment, sys.platform, file.parent))
 
 
@@ -185,8 +186,11 @@ def _skip_reason(server: ForeignServer, request: ImportRequest) -> str:
 
 
 def _has_environment_setting(document: Mapping[str, object]) -> bool:
-    settings = document.get("settings")
-    return isinstance(settings, Mapping) and settings.get(INHERIT_ENV) is not None
+    from dynamic_mcp.config.old_names import Renaming
+
+    settings = Renaming(deepcopy(document)).tree.get("settings")
+    defaults = settings.get("defaults") if isinstance(settings, Mapping) else None
+    return isinstance(defaults, Mapping) and defaults.get(INHERIT_ENV) is not None
 
 
 def _find_flaw(server: ForeignServer) -> str:

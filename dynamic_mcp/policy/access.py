@@ -142,7 +142,7 @@ class GroupRules:
     @cached_property
     def needs_classes(self) -> bool:
         """Return whether any rule depends on whether a tool only reads."""
-        return any(rule.source.access != "any" or rule.uses_class for rule in self._rules)
+        return any(rule.source.only is not None or rule.uses_class for rule in self._rules)
 
     def judge(self, kind: AccessKind, name: str, access: str = "read") -> Judgement:
         """Judge a tool or prompt, by the name that its server gives it, or a resource, by its URI."""

@@ -14,7 +14,7 @@ from typing import Literal
 
 from msgspec import Raw, Struct
 
-from dynamic_mcp.config.access import ToolAccess
+from dynamic_mcp.config.access import ToolEffects
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.policy import verbs
 from dynamic_mcp.policy.globs import Globs
@@ -68,17 +68,13 @@ class Classification(Struct, frozen=True):
     source: Source = "classifier"
 
 
-def access_of(name: str, tool: Raw, config: ToolAccess) -> Classification:
+def access_of(name: str, tool: Raw, config: ToolEffects) -> Classification:
     """Classify a tool by the config, else by trusted annotations, else by its definition."""
     if _globs(config.write).matches_variant(name):
-        return Classification("write", 1.0, ("`access.write` matches the name",), "config")
+        return Classification("write", 1.0, ("`effects.write` matches the name",), "config")
     if _globs(config.read).matches(name):
-        return Classification("read", 1.0, ("`access.read` matches the name",), "config")
-    hint = next((is_read for glob, is_read in config.hints if _globs((glob,)).matches(name)), None)
-    if hint is not None:
-        evidence = f"`overrides` say that `readOnlyHint` is {'true' if hint else 'false'}"
-        return Classification("read" if hint else "write", 1.0, (evidence,), "config")
-    if config.is_trusted:
+        return Classification("read", 1.0, ("`effects.read` matches the name",), "config")
+    if config.trusts_annotations:
         hints = _hints(wire.member(tool, "annotations"))
         if hints.get("destructiveHint") and "readOnlyHint" in hints:
             return Classification("write", 1.0, ("`destructiveHint` is true",), "annotations")

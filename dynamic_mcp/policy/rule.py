@@ -73,11 +73,11 @@ class CompiledRule:
     def is_about_all(self, kind: AccessKind) -> bool:
         """Return whether it applies to all objects of a kind, unconditionally."""
         has_conditions = self._conditions is not None or self._expression is not None
-        return "*" in (self._patterns(kind) or ()) and self.source.access == "any" and not has_conditions
+        return "*" in (self._patterns(kind) or ()) and self.source.only is None and not has_conditions
 
     def is_about(self, kind: AccessKind) -> bool:
         """Return whether it applies to some objects of a kind; prompts and resources can only be read."""
-        return self._patterns(kind) is not None and (kind is AccessKind.TOOL or self.source.access != "write")
+        return self._patterns(kind) is not None and (kind is AccessKind.TOOL or self.source.only != "write")
 
     def _patterns(self, kind: AccessKind) -> tuple[str, ...] | None:
         match kind:
@@ -112,19 +112,19 @@ class CompiledRule:
     def covers_template(self, template: str) -> bool:
         """Return whether it applies to every URI of a template, unconditionally."""
         covers = self._resources is not None and self._resources.covers(template)
-        return covers and self.source.access != "write" and self._expression is None and self._conditions is None
+        return covers and self.source.only != "write" and self._expression is None and self._conditions is None
 
     def may_match_template(self, template: str) -> bool:
         """Return whether it may apply to some URI of a template."""
         may_match = self._resources is not None and self._resources.may_match(template)
-        return may_match and self.source.access != "write" and not self.needs_arguments
+        return may_match and self.source.only != "write" and not self.needs_arguments
 
     def _find_static_mismatch(self, target: AccessTarget, caller: AccessSubject) -> str:
         if not self.is_about(target.kind):
             return f"it is not about {target.kind.value}s"
         if not self._names(target):
             return self._describe_other_name(target)
-        if self.source.access not in ("any", target.access):
+        if self.source.only not in (None, target.access):
             return f"the {target.kind.value} counts as `{target.access}`"
         if self._expression is None or self._expression.uses_arguments:
             return ""

@@ -106,7 +106,7 @@ class AllowedLists:
             return self._rules.judge(kind, name)
         from dynamic_mcp.policy.classify import access_of
 
-        access = "write" if entry is None else access_of(name, entry, self._presentation.access).access
+        access = "write" if entry is None else access_of(name, entry, self._presentation.effects).access
         return self._rules.judge(kind, name, access)
 
     def _without_hidden_names(self, whole: Catalog, text: str) -> str:

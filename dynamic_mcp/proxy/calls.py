@@ -23,8 +23,8 @@ from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.wire import EMPTY_OBJECT, Frame
 from dynamic_mcp.proxy.chain import Chains
+from dynamic_mcp.proxy.direct_listing import DirectListing
 from dynamic_mcp.proxy.elicitations import name_asker
-from dynamic_mcp.proxy.exposed import ExposedTools
 from dynamic_mcp.proxy.listed_names import Named, find_unread
 from dynamic_mcp.proxy.lists import learn
 from dynamic_mcp.proxy.misfits import explain, must_fit
@@ -75,12 +75,12 @@ class Calls:
         self,
         chains: Chains,
         tasks: Tasks,
-        exposed: Callable[[View], ExposedTools],
+        direct_listing: Callable[[View], DirectListing],
         results: ResultStore,
     ) -> None:
         self._chains = chains
         self._tasks = tasks
-        self._exposed = exposed
+        self._direct_listing = direct_listing
         self._results = results
         self._selections = Selections()
 
@@ -103,16 +103,14 @@ class Calls:
         """Answer a call of a tool by a single name: the listed one, or where only one group has such a tool."""
         if request.observation is not None:
             request.observation.asked = name
-        found = self._exposed(request.view).find(name)
+        found = self._direct_listing(request.view).find(name)
         return self._call_by_only_name(request, name, params) if found is None else self._call(request, found, params)
 
     async def _call_by_only_name(self, request: Request, name: str, params: Mapping[str, Raw]) -> Frame:
-        exposed = self._exposed(request.view)
-        if unread := [
-            group for group in exposed.groups() if name.startswith(f"{group.name}__") and not _knows(group)
-        ]:
+        direct = self._direct_listing(request.view)
+        if unread := [group for group in direct.groups() if name.startswith(f"{group.name}__") and not _knows(group)]:
             await learn(request.client, unread, [ListKind.TOOLS], FIND_WITHIN_S)
-        tool = exposed.find(name) or await self._find_only(request, name)
+        tool = direct.find(name) or await self._find_only(request, name)
         return await self._call(request, tool, params)
 
     def _call(self, request: Request, tool: Named, params: Mapping[str, Raw]) -> Awaitable[Frame]:
@@ -147,7 +145,7 @@ class Calls:
         raise NotFound("tool", name, [GET, CALL, *tool_names], hint=self._where_to_look(view))
 
     def _where_to_look(self, view: View) -> str:
-        return f"`{'tools/list' if self._exposed(view).is_all() else GET}` shows what there is"
+        return f"`{'tools/list' if self._direct_listing(view).is_all() else GET}` shows what there is"
 
     # --- the call --------------------------------------------------------------------------------------
 

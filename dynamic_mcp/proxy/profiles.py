@@ -10,6 +10,7 @@ from msgspec import structs
 
 from dynamic_mcp.config.access import Profile
 from dynamic_mcp.config.resolved import Config, Presentation, ToolFilter
+from dynamic_mcp.config.types import DirectTools
 from dynamic_mcp.errors import NotFound, closest
 
 
@@ -26,18 +27,30 @@ class ProfileFilter(ToolFilter, frozen=True):
     def allows(self, name: str) -> bool:
         if not self.base.allows(name):
             return False
-        return self._matches(name, self.include, self.foreign) and not self._matches(name, self.exclude)
+        is_included = _matches(self.server, name, self.include, self.foreign)
+        return is_included and not _matches(self.server, name, self.exclude)
 
-    def _matches(self, name: str, globs: tuple[str, ...], foreign: Collection[str] = ()) -> bool:
-        """Return whether one of the globs matches a tool's name or, if it has `__`, `<server>__<tool>`.
 
-        A server must not get a tool included by giving it the name that another server's tool has with its server.
-        """
-        full = f"{self.server}__{name}"
-        return any(
-            (glob not in foreign and fnmatchcase(name, glob)) or ("__" in glob and fnmatchcase(full, glob))
-            for glob in globs
-        )
+class ProfileDirectTools(DirectTools, frozen=True):
+    """The tools of a `server` that a profile lists directly. `foreign` are the globs of tools of another server."""
+
+    server: str = ""
+    foreign: frozenset[str] = frozenset()
+
+    def shows(self, tool: str) -> bool:
+        return self.is_all or _matches(self.server, tool, self.globs, self.foreign)
+
+
+def _matches(server: str, name: str, globs: tuple[str, ...], foreign: Collection[str] = ()) -> bool:
+    """Return whether one of the globs matches a tool's name or, if it has `__`, `<server>__<tool>`.
+
+    A server must not get a tool included by giving it the name that another server's tool has with its server.
+    """
+    full = f"{server}__{name}"
+    return any(
+        (glob not in foreign and fnmatchcase(name, glob)) or ("__" in glob and fnmatchcase(full, glob))
+        for glob in globs
+    )
 
 
 def choose(profiles: Mapping[str, Profile], chosen: str | None, roles: Collection[str]) -> Profile | None:
@@ -83,16 +96,19 @@ def unknown_profile(name: str, profiles: Collection[str], file: str | Path) -> N
 
 
 def _narrow(server: str, presentation: Presentation, profile: Profile, others: Collection[str]) -> Presentation:
-    exposure = presentation.exposure
-    if profile.is_direct is not None:
-        exposure = structs.replace(exposure, direct=profile.is_direct)
-    tools = presentation.tools
+    direct, tools = presentation.direct, presentation.tools
+    if profile.direct is not None:
+        globs = profile.direct.globs
+        direct = ProfileDirectTools(profile.direct.is_all, globs, server, _find_foreign(globs, others))
     if (profile.tools.include, profile.tools.exclude) != (("*",), ()):
-        foreign = frozenset(
-            glob for glob in profile.tools.include if any(glob.startswith(f"{each}__") for each in others)
-        )
+        foreign = _find_foreign(profile.tools.include, others)
         tools = ProfileFilter(profile.tools.include, profile.tools.exclude, server, tools, foreign)
-    return structs.replace(presentation, tools=tools, exposure=exposure)
+    return structs.replace(presentation, tools=tools, direct=direct)
+
+
+def _find_foreign(globs: tuple[str, ...], others: Collection[str]) -> frozenset[str]:
+    """Return the globs that begin with the name of another server."""
+    return frozenset(glob for glob in globs if any(glob.startswith(f"{each}__") for each in others))
 
 
 def _missing(name: str) -> Profile:

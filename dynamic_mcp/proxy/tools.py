@@ -23,7 +23,7 @@ from dynamic_mcp.tools.meta_tools import CALL, CALL_READ, CALL_WRITE, CALLS, GET
 if TYPE_CHECKING:  # loaded with the first call, or the first view that lists tools by themselves
     from dynamic_mcp.mcp.mirrored_headers import HeaderParameters
     from dynamic_mcp.proxy.calls import Calls
-    from dynamic_mcp.proxy.exposed import ExposedTools
+    from dynamic_mcp.proxy.direct_listing import DirectListing
     from dynamic_mcp.proxy.listed_names import Named
     from dynamic_mcp.proxy.result_store import ResultStore
     from dynamic_mcp.proxy.search import ToolSearch
@@ -43,28 +43,28 @@ class Tools:
         results: Callable[[], ResultStore],
     ) -> None:
         self._search = search
-        self._exposed: WeakKeyDictionary[View, ExposedTools] = WeakKeyDictionary()
+        self._direct_listings: WeakKeyDictionary[View, DirectListing] = WeakKeyDictionary()
         self._chains, self._tasks, self._results = chains, tasks, results
 
     @cached_property
     def _calls(self) -> Calls:
         from dynamic_mcp.proxy.calls import Calls
 
-        return Calls(self._chains, self._tasks(), self.exposed, self._results())
+        return Calls(self._chains, self._tasks(), self.direct_listing, self._results())
 
-    def exposed(self, view: View) -> ExposedTools:
+    def direct_listing(self, view: View) -> DirectListing:
         """Return the tools of a view that are listed by themselves."""
-        found = self._exposed.get(view)
+        found = self._direct_listings.get(view)
         if found is None:
-            from dynamic_mcp.proxy.exposed import ExposedTools
+            from dynamic_mcp.proxy.direct_listing import DirectListing
 
-            found = self._exposed[view] = ExposedTools(view)
+            found = self._direct_listings[view] = DirectListing(view)
         return found
 
-    def _find_exposed(self, view: View) -> ExposedTools | None:
+    def _find_direct_listing(self, view: View) -> DirectListing | None:
         """Return the tools of a view that are listed by themselves; None where the config lists none so."""
-        exposes = any(group.presentation.exposure.shows_some for group in view.offering("tools"))
-        return self.exposed(view) if exposes else None
+        lists_some = any(group.presentation.direct.shows_some for group in view.offering("tools"))
+        return self.direct_listing(view) if lists_some else None
 
     def header_parameters(self, view: View, name: str) -> HeaderParameters:
         """Return which parameters of a tool, by the name that it is listed with, are repeated in headers."""
@@ -74,7 +74,7 @@ class Tools:
         if view.scope.is_single:
             found = next(((group, name) for group in view), None)
         elif name not in _OWN:
-            found = self.exposed(view).find(name)
+            found = self.direct_listing(view).find(name)
         if found is None:
             return NONE_MIRRORED
         group, tool = found
@@ -87,37 +87,37 @@ class Tools:
         params = wire.members(request.params) if len(request.params) else {}
         start = offset(params.get("cursor", wire.NULL))
         rest: dict[str, object] = {}
-        exposed = self._find_exposed(request.view)
-        if exposed is not None:
-            await exposed.learn(request.client)
-            missing = exposed.missing()
+        direct = self._find_direct_listing(request.view)
+        if direct is not None:
+            await direct.learn(request.client)
+            missing = direct.missing()
             rest = {"_meta": {MISSING: missing}} if missing else {}
         return wire.result_frame(page(ListKind.TOOLS, self._entries(request.view), start, rest))
 
     def snapshot(self, view: View) -> list[object]:
         """Return objects that are the same as long as `tools/list` answers the same."""
-        exposed = self._find_exposed(view)
-        if exposed is None:
+        direct = self._find_direct_listing(view)
+        if direct is None:
             return [view.scope.split_calls, _has_tasks(view), *_rows(view)]
-        own_tools = [] if exposed.is_all() else [view.scope.split_calls, _has_tasks(view), *_rows(view)]
-        return [*own_tools, *exposed.entries()]
+        own_tools = [] if direct.is_all() else [view.scope.split_calls, _has_tasks(view), *_rows(view)]
+        return [*own_tools, *direct.entries()]
 
     def instructions(self, view: View) -> str:
         """Return the instructions for the model about the tools."""
-        exposed = self._find_exposed(view)
-        about_exposed = "" if exposed is None else meta_tools.build_direct_instructions(exposed.instructions())
+        direct = self._find_direct_listing(view)
+        about_direct = "" if direct is None else meta_tools.build_direct_instructions(direct.instructions())
         about_ours = ""
-        if exposed is None or not exposed.is_all():
+        if direct is None or not direct.is_all():
             about_ours = meta_tools.build_instructions(_rows(view), split=view.scope.split_calls)
-        return "\n\n".join(filter(None, [view.scope.instructions, about_ours, about_exposed]))
+        return "\n\n".join(filter(None, [view.scope.instructions, about_ours, about_direct]))
 
     def _entries(self, view: View) -> list[Raw]:
         """Return every listed tool: ours, unless all others are listed by themselves, and then those."""
-        exposed = self._find_exposed(view)
-        if exposed is not None and exposed.is_all():
-            return exposed.entries()
+        direct = self._find_direct_listing(view)
+        if direct is not None and direct.is_all():
+            return direct.entries()
         own_tools = meta_tools.build_tools(_rows(view), with_tasks=_has_tasks(view), split=view.scope.split_calls)
-        return [*(Raw(wire.encode(tool)) for tool in own_tools), *(() if exposed is None else exposed.entries())]
+        return [*(Raw(wire.encode(tool)) for tool in own_tools), *(() if direct is None else direct.entries())]
 
     # --- tools/call ------------------------------------------------------------------------------------
 
@@ -149,7 +149,7 @@ def _rows(view: View) -> list[GroupRow]:
     return [
         GroupRow(group.name, group.description, group.reason)
         for group in view.offering("tools")
-        if not group.presentation.exposure.direct
+        if not group.presentation.direct.is_all
     ]
 
 

@@ -39,7 +39,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     folder = tmp_path_factory.mktemp("rules")
     tokens = [{"token": token_of(name), "subject": name, "roles": roles} for name, roles in PEOPLE.items()]
     servers = {
-        "office": office(folder, approve=["move_file"], expose="direct"),
+        "office": office(folder, approve=["move_file"], direct=True),
         "vault": office(folder, description="Only for admins."),
     }
     auth = [{"kind": "bearer", "tokens": tokens}]

@@ -104,7 +104,7 @@ class LoginTarget:
 @pytest.fixture(scope="module")
 def office_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoginTarget]:
     folder, port = tmp_path_factory.mktemp("logins"), free_port()
-    auth: Json = [{"kind": "login"}, {"kind": "forwarded", "trusted": ["127.0.0.1"]}]
+    auth: Json = [{"kind": "login"}, {"kind": "forwarded", "trusted_proxies": ["127.0.0.1"]}]
     http = {"public_url": f"http://127.0.0.1:{port}/mcp", "auth": auth}
     with serving(folder, {"office": office(folder)}, port=port, http=http, access={"default": "allow"}) as target:
         yield LoginTarget(target, next(_addresses))

@@ -19,7 +19,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from dynamic_mcp.config.access import ToolAccess
+from dynamic_mcp.config.access import ToolEffects
 from dynamic_mcp.config.resolved import Rules
 from dynamic_mcp.features.cache.config import Cache
 from dynamic_mcp.features.guards.config import Guard
@@ -107,7 +107,7 @@ class Client:
     def __init__(self, rules: Rules, plugins: tuple[Plugin, ...] = (), text: str = SHORT) -> None:
         answer = json.dumps({"content": [{"type": "text", "text": text}]}).encode()
         server = FakeUpstream({"tools/call": answer, "tools/list": {"tools": [tool("query", inputSchema=SCHEMA)]}})
-        group = group_config("up", rules=rules, access=ToolAccess(read=("query",)))
+        group = group_config("up", rules=rules, effects=ToolEffects(read=("query",)))
         self._config = config_of(group, middleware=plugins)
         self.proxy = Proxy(self._config, opener=Opener(up=[server]))
         self._server = server
@@ -199,7 +199,7 @@ def measure_over_pipes(calls: int, rounds: int) -> None:
 
 
 def _proxy(folder: str, name: str, rules: Json) -> list[str]:
-    server = {"command": SERVER[0], "args": SERVER[1:], "access": {"read": ["blob"]}, **rules}
+    server = {"command": SERVER[0], "args": SERVER[1:], "effects": {"read": ["blob"]}, **rules}
     file = Path(folder) / f"{name}.json"
     file.write_text(json.dumps({"mcpServers": {"group0": server}}))
     return [str(Path(sys.executable).with_name("dynamic-mcp")), str(file)]

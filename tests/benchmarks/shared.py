@@ -61,7 +61,7 @@ def list_windows(folder: Path, config: Path) -> dict[str, list[str]]:
     peers = {}
     for name, daemon in (("alone", False), ("daemon", {"linger": "never"})):
         file = folder / f"{name}-own.json"
-        file.write_text(json.dumps({**root, "settings": {"connect": "eager", "daemon": daemon}}))
+        file.write_text(json.dumps({**root, "settings": {"defaults": {"connect": "eager"}, "daemon": daemon}}))
         peers[name] = [PROGRAM, str(file)]
     return peers
 

@@ -18,7 +18,7 @@ from tests.program import UPSTREAMS
 TINY = {"command": sys.executable, "args": ["-I", "-S", str(UPSTREAMS / "tiny.py")]}
 GONE = {"command": "/nowhere/to/be/found"}
 FAR = {"url": "http://127.0.0.1:9/mcp", "headers": {"Authorization": "Bearer ${NOT_SET}"}}
-SERVERS = {"tiny": TINY, "my group": {**TINY, "expose": "direct"}, "off": {**TINY, "enabled": False}, "gone": GONE}
+SERVERS = {"tiny": TINY, "my group": {**TINY, "direct": True}, "off": {**TINY, "enabled": False}, "gone": GONE}
 
 REGISTRIES = [{"name": "gone", "url": "http://127.0.0.1:9"}]
 

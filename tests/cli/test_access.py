@@ -15,7 +15,7 @@ from tests.terminal import strip_escapes
 
 ACCESS = {
     "roles": {
-        "reader": [{"access": "read"}],
+        "reader": [{"only": "read"}],
         "dev": [
             {"servers": ["full"], "tools": ["*"]},
             {"id": "no-crash", "servers": ["full"], "tools": ["crash"], "effect": "deny"},
@@ -33,7 +33,7 @@ ACCESS = {
 @pytest.fixture
 def ruled(cli: CliRunner) -> CliRunner:
     """A config with rules, whose server has not been asked for its tools yet."""
-    cli.configure({"full": full(access={"read": ["vendor"]})}, settings={"access": ACCESS})
+    cli.configure({"full": full(effects={"read": ["vendor"]})}, settings={"access": ACCESS})
     return cli
 
 

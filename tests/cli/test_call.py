@@ -61,7 +61,7 @@ def test_a_result_that_is_an_error_goes_to_stderr_with_exit_code_5(cli: CliRunne
 
 def test_a_long_result_is_printed_whole_whatever_a_model_would_see(cli: CliRunner) -> None:
     servers = json.loads(cli.config.read_text())["mcpServers"]
-    cli.configure(servers, settings={"result_limit": 1000, "split_calls": True})
+    cli.configure(servers, settings={"defaults": {"result_limit": 1000}, "split_calls": True})
     text = "x" * 50_000
     assert cli.run("call", "full", "echo", "-", stdin=json.dumps({"text": text})).out == f"{text}\n"
 

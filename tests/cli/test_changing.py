@@ -1,4 +1,4 @@
-"""`add`, `remove`, `enable`, `disable`: one value of the file changes, and it stays valid."""
+"""`add`, `remove`, `enable`, `disable`, `check --fix`: the file changes where it must, and stays valid."""
 
 from __future__ import annotations
 
@@ -49,9 +49,10 @@ def test_a_program_that_does_not_exist_is_added_with_a_warning(written: CliRunne
     assert "warning" not in written.run("add", "here", "--cwd", "bin", "--", "./server").err
 
 
+@pytest.mark.parametrize("kind", ["http", "streamable-http"])
 @pytest.mark.parametrize("header", ["Authorization=Bearer ${TOKEN}", "Authorization: Bearer ${TOKEN}"])
-def test_a_remote_server_is_added_with_its_headers(written: CliRunner, header: str) -> None:
-    args = ("--url", "https://example.com/mcp", "--header", header, "--type", "http")
+def test_a_remote_server_is_added_with_its_headers(written: CliRunner, header: str, kind: str) -> None:
+    args = ("--url", "https://example.com/mcp", "--header", header, "--type", kind)
     done = written.run("add", "gh", *args, "--json")
     assert done.code == 0
     assert done.json["entry"] == {
@@ -117,6 +118,37 @@ def test_a_server_is_removed_disabled_and_enabled(written: CliRunner) -> None:
     assert written.run("remove", "time").err.startswith("removed `time` from")
     assert _servers(written) == []
     assert "// the ones I use" in written.config.read_text()
+
+
+def test_old_names_are_replaced_in_the_file_and_undo_brings_them_back(cli: CliRunner) -> None:
+    old = '{"mcpServers": {}, "settings": {\n  // slow\n  "timeout": {"tools": 9}, // so\n  "share": "all"\n}}\n'
+    cli.config.write_text(old)
+    assert "`dynamic-mcp check --fix` rewrites the file" in cli.run("check").out
+    done = cli.run("check", "--fix")
+    assert done.code == 0
+    assert "`settings.share` is now `settings.defaults.share`" in done.err
+    text = cli.config.read_text()
+    assert "// slow\n" in text
+    assert text.index('"defaults"') < text.index("// slow") < text.index("// so") < text.index('"share"')
+    assert "--fix" not in cli.run("check").out
+    assert cli.run("undo", "--yes").code == 0
+    assert cli.config.read_text() == old
+
+
+def test_where_no_name_is_old_nothing_is_replaced(written: CliRunner) -> None:
+    done = written.run("check", "--fix", "--json")
+    assert (done.code, done.json) == (0, {"file": str(written.config), "renamed": [], "undo": None})
+    assert "nothing was changed" in done.err
+    assert written.config.read_text() == TEXT
+
+
+def test_a_file_that_is_wrong_besides_keeps_its_old_names(cli: CliRunner) -> None:
+    old = '{"mcpServers": {"a": {"command": 1, "trusted": true}}}'
+    cli.config.write_text(old)
+    done = cli.run("check", "--fix")
+    assert done.code == 2
+    assert "mcpServers.a.command" in done.err
+    assert cli.config.read_text() == old
 
 
 def test_mode_and_link_of_the_file_stay(written: CliRunner) -> None:

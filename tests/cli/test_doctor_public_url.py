@@ -36,7 +36,7 @@ async def answering(status: int, body: object, **headers: str) -> AsyncIterator[
 
 async def finding(cli: CliRunner, public_url: str) -> dict[str, str]:
     """Return what `doctor` has found out about the public URL."""
-    auth = [{"kind": "forwarded", "trusted": ["127.0.0.1"]}]
+    auth = [{"kind": "forwarded", "trusted_proxies": ["127.0.0.1"]}]
     cli.configure({}, settings={"http": {"public_url": public_url, "auth": auth}})
     done = await asyncio.to_thread(cli.run, "doctor", "--json")
     (found,) = [each for each in done.json["findings"] if each["where"] == "settings.http.public_url"]

@@ -11,7 +11,7 @@ from tests.cli.commands import CliRunner
 
 pytestmark = pytest.mark.usefixtures("state")
 
-BEARER = {"http": {"auth": [{"kind": "bearer"}]}, "access": {"roles": {"reader": [{"access": "read"}]}}}
+BEARER = {"http": {"auth": [{"kind": "bearer"}]}, "access": {"roles": {"reader": [{"only": "read"}]}}}
 
 
 @pytest.fixture

@@ -34,14 +34,14 @@ def test_what_has_tokens_for_this_server_needs_its_url(refuse: Refuse, provider:
 
 def test_a_login_needs_somebody_who_asks_for_a_password(refuse: Refuse, read_config: ReadConfig) -> None:
     url = "https://mcp.example.com/mcp"
-    proxied = {"kind": "forwarded", "trusted": ["unix"]}
+    proxied = {"kind": "forwarded", "trusted_proxies": ["unix"]}
 
     assert "`oidc` or `forwarded`" in refuse(config({"kind": "login"}, public_url=url)).problem
     assert read_config(config({"kind": "login"}, proxied, public_url=url)).http
 
 
 def test_tokens_and_a_reverse_proxy_need_no_url(read_config: ReadConfig) -> None:
-    http = read_config(config({"kind": "bearer"}, {"kind": "forwarded", "trusted": ["10.0.0.0/8"]})).http
+    http = read_config(config({"kind": "bearer"}, {"kind": "forwarded", "trusted_proxies": ["10.0.0.0/8"]})).http
 
     assert http is not None
     assert http.auth == (BearerAuth(), Forwarded(("10.0.0.0/8",)))
@@ -49,9 +49,9 @@ def test_tokens_and_a_reverse_proxy_need_no_url(read_config: ReadConfig) -> None
 
 def test_a_warning_says_that_everybody_is_believed(read_config: ReadConfig) -> None:
     trusted = ["10.0.0.0/8", "0.0.0.0/0", "::/0"]
-    (first, second) = read_config(config({"kind": "forwarded", "trusted": trusted})).warnings
+    (first, second) = read_config(config({"kind": "forwarded", "trusted_proxies": trusted})).warnings
 
-    assert first == "settings.http.auth[0].trusted: `0.0.0.0/0` lets any client be any user"
+    assert first == "settings.http.auth[0].trusted_proxies: `0.0.0.0/0` lets any client be any user"
     assert "`::/0`" in second
 
 
@@ -75,7 +75,7 @@ def test_a_token_that_can_be_guessed_or_lacks_its_variable_is_left_out_with_a_wa
 
 
 def test_a_login_knows_the_scopes_that_access_rules_ask_for(read_config: ReadConfig) -> None:
-    proxied = {"kind": "forwarded", "trusted": ["unix"]}
+    proxied = {"kind": "forwarded", "trusted_proxies": ["unix"]}
     own = {"auth": [{"kind": "login"}, proxied], "public_url": "https://mcp.example.com/mcp"}
     rules = [{"servers": ["a"], "scope": "write"}, {"servers": ["b"], "scope": "files"}, {"servers": ["c"]}]
     settings = {"http": own, "access": {"roles": {"dev": rules}}}

@@ -45,7 +45,7 @@ def test_servers_are_named_that_come_go_and_change(tmp_path: Path) -> None:
     found = changes(tmp_path, before, after)
 
     assert (found.added, found.removed) == (("d",), ("a",))
-    assert found.changed == {"b": ("env", "args"), "c": ("type",)}
+    assert found.changed == {"b": ("args", "env"), "c": ("type",)}
     assert SECRET not in repr(found)
 
 
@@ -85,7 +85,7 @@ def test_nothing_changes_where_only_the_form_of_the_file_does(tmp_path: Path) ->
             ("person `ann` removed", "person `bob` added"),
         ),
         (server(), server(approve=["delete_*"]), ("`approve` of server `a` changed",)),
-        (server(), server(access={"read": ["get"]}), ("`access` of server `a` changed",)),
+        (server(), server(effects={"read": ["get"]}), ("`effects` of server `a` changed",)),
         (server(), {**server(), "profiles": {"small": {}}}, ("profile `small` added",)),
     ],
 )

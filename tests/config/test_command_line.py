@@ -186,7 +186,7 @@ def test_the_file_of_a_pack_is_watched(read_config: ReadConfig, pack: str, tmp_p
 
 def test_the_call_may_take_a_little_longer_than_the_program(read_config: ReadConfig, pack: str) -> None:
     (group,) = read_config(server(timeout="5s")).groups
-    (slow,) = read_config({"settings": {"timeout": {"tools": "7m"}}, **server()}).groups
+    (slow,) = read_config({"settings": {"defaults": {"timeout": {"tools": "7m"}}}, **server()}).groups
 
     assert isinstance(group.upstream, CommandLine)
     assert isinstance(slow.upstream, CommandLine)
@@ -196,7 +196,7 @@ def test_the_call_may_take_a_little_longer_than_the_program(read_config: ReadCon
 
 
 def test_what_a_pack_says_of_effects_is_believed(read_config: ReadConfig, pack: str) -> None:
-    assert read_config(server()).presentations["it"].access.is_trusted
+    assert read_config(server()).presentations["it"].effects.trusts_annotations
 
 
 @pytest.mark.parametrize(

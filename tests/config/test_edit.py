@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from dynamic_mcp.config import jsonc
-from dynamic_mcp.config.edit import NoPlaceError, drop, put
+from dynamic_mcp.config.edit import NoPlaceError, drop, move, put
 from dynamic_mcp.config.keys import Keys
 
 KEYS = st.text('/*,"\\a]}:é ', max_size=4)
@@ -135,6 +135,37 @@ def test_what_is_dropped_is_gone_and_the_comments_are_not(source: tuple[str, obj
     del inner[key]
     assert same(jsonc.loads(result), expected)
     assert len(comments(result)) <= len(comments(text))
+
+
+@given(json_texts(), KEYS, st.lists(KEYS, max_size=1), st.data())
+def test_what_is_moved_is_read_at_its_new_place_and_no_comment_is_lost(
+    source: tuple[str, object], key: str, parents: list[str], data: st.DataObject
+) -> None:
+    text, value = source
+    objects = [(path, there) for path, there in walk(value) if isinstance(there, dict)]
+    old, there = data.draw(st.sampled_from([(path, there) for path, there in objects if there] or [((), {})]))
+    assume(there)
+    moved = (*old, data.draw(st.sampled_from(sorted(there))))
+    target, members = data.draw(st.sampled_from(objects))
+    first = (*parents, key)[0]
+    assume(target[: len(moved)] != moved and first not in members)
+    result = move(text, moved, (*target, *parents, key))
+    assert same(jsonc.loads(result), relocated(value, moved, (*target, *parents, key)))
+    assert sorted(comments(result)) == sorted(comments(text))
+
+
+def relocated(value: object, old: Keys, new: Keys) -> object:
+    """Return the value with the member at a path moved to another one."""
+    tree: Any = json.loads(json.dumps(value))
+    parent = tree
+    for key in old[:-1]:
+        parent = parent[key]
+    member = parent.pop(old[-1])
+    parent = tree
+    for key in new[:-1]:
+        parent = parent[int(key)] if isinstance(parent, list) else parent.setdefault(key, {})
+    parent[new[-1]] = member
+    return tree
 
 
 @given(st.text() | st.text('{}[]:,"/*\\ \n1a'), KEYS)

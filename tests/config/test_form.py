@@ -45,7 +45,7 @@ _NEEDED: dict[type[Struct], dict[str, object]] = {
     IdentityProviderConfig: {"token_endpoint": "http://h", "client_id": "x"},
     NamedToken: {"token": "x", "subject": "x"},
     Jwt: {"issuer": "http://h"},
-    Forwarded: {"trusted": ["unix"]},
+    Forwarded: {"trusted_proxies": ["unix"]},
     Oidc: {"issuer": "http://h", "client_id": "x"},
     RolesFrom: {"map": {}},
     Tls: {"cert": "c.pem", "key": "k.pem"},
@@ -58,7 +58,7 @@ _NEEDED: dict[type[Struct], dict[str, object]] = {
 }
 # What a section must have for some of its subsections, and an entry of a list beside it.
 _NEEDED_INSIDE: dict[type[Struct], dict[str, object]] = {Http: {"public_url": "https://h/mcp"}}
-_NEEDED_BESIDE: dict[object, list[object]] = {"login": [{"kind": "forwarded", "trusted": ["unix"]}]}
+_NEEDED_BESIDE: dict[object, list[object]] = {"login": [{"kind": "forwarded", "trusted_proxies": ["unix"]}]}
 _NAMES = ["a", "x-a", "日本", "", " ", "n" * 64, "n" * 65, "a\u200b", "a\nb"]
 
 

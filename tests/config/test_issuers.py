@@ -17,7 +17,7 @@ Refuse = Callable[..., ConfigError]
 URL = "https://mcp.example.com/mcp"
 BEARER = {"kind": "bearer"}
 JWT = {"kind": "jwt", "issuer": "https://idp.example.com"}
-FORWARDED = {"kind": "forwarded", "trusted": ["127.0.0.1"]}
+FORWARDED = {"kind": "forwarded", "trusted_proxies": ["127.0.0.1"]}
 LOGIN = {"kind": "login"}
 OIDC = {"kind": "login", "oidc": {"issuer": "https://idp.example.com", "client_id": "x"}}
 

@@ -35,7 +35,7 @@ def find_variables(
                 "identity_provider": {"token_endpoint": "https://b", "client_id": "me", "client_secret": "${A}"}
             },
         },
-        {"url": "https://a.example", "oauth_scopes": ["${A}"]},
+        {"url": "https://a.example", "oauth": {"scopes": ["${A}"]}},
     ],
 )
 def test_a_reference_in_any_text_of_a_server_is_needed(tmp_path: Path, server: dict[str, Any]) -> None:
@@ -62,7 +62,7 @@ def test_what_the_variables_file_defines_is_not_needed(tmp_path: Path) -> None:
 def test_settings_count_and_switched_off_servers_do_not(tmp_path: Path) -> None:
     servers = {"off": {"command": "${A}", "enabled": False}, "on": {"command": "x"}}
     settings = {
-        "env": {"T": "${B}"},
+        "defaults": {"env": {"T": "${B}"}},
         "search": {"embeddings": {"url": "http://localhost:1", "model": "m", "api_key": "${C}"}},
     }
     assert find_variables(tmp_path, servers, settings).names == ("B", "C")

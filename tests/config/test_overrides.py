@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from dynamic_mcp.config.access import ToolEffects
 from tests.config.fixtures import ReadConfig, Refuse
 
 Json = Any  # whatever JSON a test writes down
@@ -33,12 +34,6 @@ def test_overrides_that_contradict_each_other_are_refused(refuse: Refuse, overri
     assert why in str(error)
 
 
-def test_what_overrides_call_read_only_is_a_word_of_the_config(read_config: ReadConfig) -> None:
-    overrides = {
-        "*": {"annotations": {"readOnlyHint": False}},
-        "get": {"annotations": {"readOnlyHint": True}},
-        "wipe": {"annotations": {"readOnlyHint": True, "destructiveHint": True}},
-        "other": {"annotations": {"idempotentHint": True}},
-    }
-    config = read_config(_overrides(overrides))
-    assert config.presentations["a"].access.hints == (("get", True), ("wipe", False), ("*", False))
+def test_annotations_that_are_only_shown_say_nothing_of_the_effects(read_config: ReadConfig) -> None:
+    config = read_config(_overrides({"*": {"annotations": {"readOnlyHint": True}}}))
+    assert config.presentations["a"].effects == ToolEffects()

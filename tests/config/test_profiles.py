@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from dynamic_mcp.config.access import Profile, ProfileTools
 from dynamic_mcp.config.location import choose_profile, split_profile
+from dynamic_mcp.config.types import DirectTools
 from dynamic_mcp.errors import ConfigError
 from tests.config.fixtures import ReadConfig
 
@@ -28,13 +29,13 @@ def test_other_names_are_taken_as_they_are(read_config: ReadConfig, name: str) -
 
 def test_profiles_keep_their_order_and_their_fields(read_config: ReadConfig) -> None:
     given_profiles = {
-        "z": {"servers": ["a*"], "tools": {"include": ["r*"], "exclude": ["x"]}, "expose": "direct"},
-        "a": {"servers": [], "expose": "group", "instructions": "Hello.", "roles": ["dev"]},
+        "z": {"servers": ["a*"], "tools": {"include": ["r*"], "exclude": ["x"]}, "direct": True},
+        "a": {"servers": [], "direct": False, "instructions": "Hello.", "roles": ["dev"]},
     }
     config = read_config({"mcpServers": {"a": {"command": "x"}}, "profiles": given_profiles})
     assert list(config.profiles.values()) == [
-        Profile("z", servers=("a*",), tools=ProfileTools(("r*",), ("x",)), is_direct=True),
-        Profile("a", servers=(), is_direct=False, instructions="Hello.", roles=("dev",)),
+        Profile("z", servers=("a*",), tools=ProfileTools(("r*",), ("x",)), direct=DirectTools(is_all=True)),
+        Profile("a", servers=(), direct=DirectTools(), instructions="Hello.", roles=("dev",)),
     ]
 
 

@@ -108,10 +108,10 @@ def test_without_any_config_the_error_says_where_one_may_be(tmp_path: Path) -> N
 def test_a_config_that_anybody_may_write_is_warned_of(tmp_path: Path) -> None:
     file = tmp_path / "dynamic-mcp.json"
     file.write_text('{"mcpServers": {}}')
-    assert read(file, {}).distrust == ()
+    assert read(file, {}).file_warnings == ()
     file.chmod(0o646)
 
-    (warning,) = read(file, {}).distrust
+    (warning,) = read(file, {}).file_warnings
 
     assert "every user of this machine can write this file" in warning
 
@@ -121,7 +121,7 @@ def test_a_config_of_another_user_is_warned_of(tmp_path: Path) -> None:
     file = tmp_path / "dynamic-mcp.json"
     file.write_text('{"mcpServers": {}}')
     os.chown(file, 12345, -1)
-    (warning,) = read(file, {}).distrust
+    (warning,) = read(file, {}).file_warnings
 
     assert "12345" in warning
 
@@ -132,7 +132,7 @@ def test_own_keys_are_ignored_in_every_object(read_config: ReadConfig) -> None:
     config = read_config(
         {
             "mcpServers": {"a": {"command": "x", "timeout": {"tools": 1} | own, "retry": own, "features": own} | own},
-            "settings": {"tools": own} | own,
+            "settings": {"defaults": {"tools": own} | own} | own,
         }
         | own
     )

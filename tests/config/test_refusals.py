@@ -20,7 +20,8 @@ FIELDS = (
     "type command args env env_file cwd inherit_env url headers oauth client_id scopes metadata_url redirect_port"
     " issuer account grant assertion assertion_file identity_provider token_endpoint private_key_file private_key_alg"
     " client_metadata_url open_browser token_store"
-    " oauth_client_id enabled features tools timeout connect idle_timeout concurrency retry attempts include"
+    " oauth_client_id pinned expose defaults"
+    " enabled features tools timeout connect idle_timeout concurrency retry attempts include"
     " settings daemon linger http listen path tls cert allowed_origins trusted_proxies max_sessions x-a bogus"
 )
 VALUES = st.recursive(
@@ -94,7 +95,11 @@ def http(**fields: object) -> object:
             "settings.max_message_bytes",
             "must be at least 65536",
         ),
-        ({"mcpServers": {}, "settings": {"env": {"A": 1}}}, "settings.env.A", "must be a string"),
+        (
+            {"mcpServers": {}, "settings": {"defaults": {"env": {"A": 1}}}},
+            "settings.defaults.env.A",
+            "must be a string",
+        ),
         *(
             ({"mcpServers": {}, "settings": {"daemon": form}}, "settings.daemon", "must be true, false or an object")
             for form in ("5min", 1, ["5min"])
@@ -141,8 +146,8 @@ def test_a_value_of_the_wrong_form_is_named_with_what_it_must_be(
     ("document", "where", "hint"),
     [
         (server(command="x", comand="y"), "mcpServers.git.comand", "did you mean `command`?"),
-        (server(command="x", envFile=".env"), "mcpServers.git.envFile", "did you mean `env_file`?"),
-        (server(command="x", bogus=1), "mcpServers.git.bogus", "the fields here are `enabled`, "),
+        (server(command="x", envFile=".env"), "mcpServers.git.envFile", "did you mean `env_file`"),
+        (server(command="x", bogus=1), "mcpServers.git.bogus", "docs/configuration.md lists them"),
         (server(command="x", timeout={"tool": 1}), "mcpServers.git.timeout.tool", "did you mean `tools`?"),
         (server(command="x", features={"x": 1}), "mcpServers.git.features.x", "are `tools`, `resources`, `prompts`"),
         (server(command="x", tools={"only": []}), "mcpServers.git.tools.only", "are `include`, `exclude`"),
@@ -158,9 +163,13 @@ def test_a_value_of_the_wrong_form_is_named_with_what_it_must_be(
         ),
         (server(url="http://h", cwd="x"), "mcpServers.git.cwd", "either `command`, if it is a program, or `url`"),
         ({"mcpServers": {}, "setings": {}}, "setings", "did you mean `settings`?"),
-        ({"mcpServers": {}, "settings": {"headers": {}}}, "settings.headers", "`max_message_bytes`"),
+        (
+            {"mcpServers": {}, "settings": {"headers": {}}},
+            "settings.headers",
+            "docs/configuration.md lists them",
+        ),
         ({"mcpServers": {}, "settings": {"daemon": {"lingr": 1}}}, "settings.daemon.lingr", "did you mean `linger`?"),
-        (http(port=1), "settings.http.port", "the fields here are `listen`, `socket_mode`, `path`"),
+        (http(port=1), "settings.http.port", "docs/configuration.md lists them"),
         (http(tls={"crt": 1, "cert": "c", "key": "k"}), "settings.http.tls.crt", "did you mean `cert`?"),
     ],
 )
@@ -170,6 +179,13 @@ def test_an_unknown_field_comes_with_the_known_ones(refuse: Refuse, document: ob
     assert error.where == where
     assert error.message.endswith("is an unknown field")
     assert hint in error.hint
+
+
+def test_of_many_fields_only_the_three_closest_are_suggested(refuse: Refuse) -> None:
+    hint = refuse({"mcpServers": {}, "settings": {"http": {"session_timout": 1}}}).hint
+
+    assert hint.startswith("did you mean `session_timeout`")
+    assert hint.count("`") <= 6
 
 
 def test_a_program_and_a_url_in_one_server_are_said_to_exclude_each_other(refuse: Refuse) -> None:
@@ -272,8 +288,8 @@ def test_all_problems_are_told_at_once(refuse: Refuse, tmp_path: Path) -> None:
         f"{tmp_path / 'dynamic-mcp.json'}: `mcpServers.a.timeout.tools`: is not a duration: `soon` ("
     )
     assert [line.split(":")[0] for line in others] == [
-        "  `mcpServers.b.enabled`",
         "  `mcpServers.b.url`",
+        "  `mcpServers.b.enabled`",
         "  `mcpServers.c.type`",
         "  `mcpServers.d.command`",
         "  `settings.conect`",

@@ -11,7 +11,6 @@ from dynamic_mcp.config.resolved import (
     CallHandling,
     Config,
     DaemonConfig,
-    Exposure,
     Features,
     GroupConfig,
     Pinning,
@@ -21,6 +20,7 @@ from dynamic_mcp.config.resolved import (
     ToolFilter,
 )
 from dynamic_mcp.config.rules import CallRule
+from dynamic_mcp.config.types import DirectTools
 
 Json = Any  # whatever JSON a test writes down
 ReadConfig = Callable[..., Config]
@@ -59,7 +59,7 @@ def test_a_program_needs_no_more_than_its_command(read_config: ReadConfig, tmp_p
                 description=None,
                 features=Features(tools=True, resources=True, prompts=True),
                 tools=ToolFilter(include=("*",), exclude=()),
-                exposure=Exposure(direct=False, pinned=()),
+                direct=DirectTools(),
                 answers=CallHandling(validate=None, limit=100_000, compact=False),
                 pinning=Pinning("warn", config.presentations["git"].pinning.source),
             )
@@ -74,9 +74,9 @@ def test_arguments_of_command_line_programs_must_fit_unless_the_config_says_othe
 ) -> None:
     servers: Json = {"curl": {"cli": {"use": "curl", "commands": ["*"]}}, "git": {"command": "uvx"}}
 
-    def chosen(settings: Json, **own: Json) -> list[str | None]:
+    def chosen(defaults: Json, **own: Json) -> list[str | None]:
         named = {name: {**server, **own} for name, server in servers.items()}
-        config = read_config({"settings": settings, "mcpServers": named}, PATH=os.environ["PATH"])
+        config = read_config({"settings": {"defaults": defaults}, "mcpServers": named}, PATH=os.environ["PATH"])
         return [config.presentations[name].answers.validate for name in servers]
 
     assert chosen({}) == ["strict", None]
@@ -154,22 +154,25 @@ def test_there_is_no_daemon_unless_the_config_asks_for_one(read_config: ReadConf
     assert read_config({"mcpServers": {}}).daemon is None
 
 
-def test_settings_stand_in_for_what_a_server_leaves_out(read_config: ReadConfig) -> None:
+def test_defaults_stand_in_for_what_a_server_leaves_out(read_config: ReadConfig) -> None:
     config = read_config(
         {
             "mcpServers": {"a": {"command": "x"}},
             "settings": {
-                "features": {"prompts": False},
-                "timeout": {"connect": 1, "tools": 2},
-                "tools": {"include": ["read_*"], "exclude": ["*_all"]},
-                "connect": "eager",
-                "idle_timeout": "never",
-                "concurrency": 1,
-                "retry": {"attempts": 20},
                 "max_message_bytes": 65536,
-                "cwd": "/srv",
-                "inherit_env": ["KEEP"],
-                "env": {"A": "1"},
+                "defaults": {
+                    "features": {"prompts": False},
+                    "timeout": {"connect": 1, "tools": 2},
+                    "tools": {"include": ["read_*"], "exclude": ["*_all"]},
+                    "connect": "eager",
+                    "idle_timeout": "never",
+                    "concurrency": 1,
+                    "retry": {"attempts": 20},
+                    "direct": ["read_*"],
+                    "cwd": "/srv",
+                    "inherit_env": ["KEEP"],
+                    "env": {"A": "1"},
+                },
             },
         },
         KEEP="k",
@@ -181,6 +184,7 @@ def test_settings_stand_in_for_what_a_server_leaves_out(read_config: ReadConfig)
     assert shown.features == Features(tools=True, resources=True, prompts=False)
     assert group.timeouts == Timeouts(connect_s=1, tools_s=2, resources_s=10, prompts_s=10)
     assert shown.tools == ToolFilter(include=("read_*",), exclude=("*_all",))
+    assert shown.direct == DirectTools(globs=("read_*",))
     assert (group.eager, group.idle_after_s, group.attempts, group.concurrency) == (True, None, 20, 1)
     assert config.max_message_bytes == group.max_message_bytes == 65536
     assert program(config).cwd == "/srv"
@@ -200,22 +204,26 @@ def test_a_servers_own_values_win_one_by_one(read_config: ReadConfig) -> None:
                     "idle_timeout": 9,
                     "concurrency": 2,
                     "retry": {"attempts": 1},
+                    "direct": False,
                     "cwd": "/own",
                     "inherit_env": "all",
                     "env": {"A": "own"},
                 }
             },
             "settings": {
-                "features": {"tools": False, "prompts": False},
-                "timeout": {"tools": 1, "prompts": 2},
-                "tools": {"include": ["a*"], "exclude": ["ab"]},
-                "connect": "eager",
-                "idle_timeout": "never",
-                "concurrency": 9,
-                "retry": {"attempts": 20},
-                "cwd": "/srv",
-                "inherit_env": ["KEEP"],
-                "env": {"A": "shared", "B": "shared"},
+                "defaults": {
+                    "features": {"tools": False, "prompts": False},
+                    "timeout": {"tools": 1, "prompts": 2},
+                    "tools": {"include": ["a*"], "exclude": ["ab"]},
+                    "connect": "eager",
+                    "idle_timeout": "never",
+                    "concurrency": 9,
+                    "retry": {"attempts": 20},
+                    "direct": True,
+                    "cwd": "/srv",
+                    "inherit_env": ["KEEP"],
+                    "env": {"A": "shared", "B": "shared"},
+                }
             },
         },
         DROP="kept",
@@ -226,16 +234,17 @@ def test_a_servers_own_values_win_one_by_one(read_config: ReadConfig) -> None:
     assert shown.features == Features(tools=True, resources=True, prompts=False)
     assert group.timeouts == Timeouts(connect_s=30, tools_s=5, resources_s=10, prompts_s=2)
     assert shown.tools == ToolFilter(include=("a*",), exclude=())
+    assert shown.direct == DirectTools()
     assert (group.eager, group.idle_after_s, group.attempts, group.concurrency) == (False, 9, 1, 2)
     assert program(config).cwd == "/own"
     assert program(config).env == {"DROP": "kept", "A": "own", "B": "shared"}
 
 
-def test_settings_may_switch_all_off_but_some(read_config: ReadConfig) -> None:
+def test_defaults_may_switch_all_off_but_some(read_config: ReadConfig) -> None:
     config = read_config(
         {
             "mcpServers": {"a": {"command": "x"}, "b": {"command": "x", "enabled": True}},
-            "settings": {"enabled": False},
+            "settings": {"defaults": {"enabled": False}},
         }
     )
 
@@ -247,15 +256,15 @@ def test_a_rule_knows_its_place_and_the_servers_own_rules_replace_the_shared_one
     config = read_config(
         {
             "mcpServers": {"a": {"command": "x"}, "b.c": {"command": "x", "limits": own}},
-            "settings": {"limits": [{"rate": "5/s"}], "guards": [{"deny": "x", "effect": "ask"}]},
+            "settings": {"defaults": {"limits": [{"rate": "5/s"}], "guards": [{"deny": "x", "effect": "ask"}]}},
         }
     )
 
     shared, mixed = config.presentations["a"], config.presentations["b.c"]
 
-    assert [each.id for each in shared.rules_of("limits", CallRule)] == ["settings.limits[0]"]
+    assert [each.id for each in shared.rules_of("limits", CallRule)] == ["settings.defaults.limits[0]"]
     assert [each.id for each in mixed.rules_of("limits", CallRule)] == [
         f'mcpServers["b.c"].limits[{n}]' for n in (0, 1)
     ]
-    assert [each.id for each in mixed.rules_of("guards", CallRule)] == ["settings.guards[0]"]
+    assert [each.id for each in mixed.rules_of("guards", CallRule)] == ["settings.defaults.guards[0]"]
     assert mixed.asks

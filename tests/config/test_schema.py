@@ -59,13 +59,27 @@ def test_every_field_is_described_for_an_editor() -> None:
     assert [where for where, made in fields.items() if not made.get("description")] == []
 
 
+def test_everyday_fields_come_first_in_each_object_and_where_an_editor_proposes_them() -> None:
+    definitions = schema()["$defs"]
+    assert isinstance(definitions, dict)
+    for part in definitions.values():
+        levels = [field["x-level"] for field in part["properties"].values()]
+        ranks = [field["suggestSortText"] for field in part["properties"].values()]
+        assert levels == sorted(levels, key=["everyday", "advanced"].index)
+        assert ranks == sorted(set(ranks))
+    server = definitions["ProgramEntry"]["properties"]
+    assert server["timeout"]["x-level"] == "everyday"
+    assert server["retry"]["x-level"] == "advanced"
+
+
 @pytest.mark.parametrize(
     "document",
     [
         {"mcpServers": {}},
         {"mcpServers": {}, "$schema": "x", "settings": {}, "x-own": [1]},
         {"mcpServers": {}, "settings": None},
-        {"mcpServers": {}, "settings": {"max_message_bytes": 65536, "env_file": ["a"], "enabled": False, "x-a": 1}},
+        {"mcpServers": {}, "settings": {"max_message_bytes": 65536, "x-a": 1}},
+        {"mcpServers": {}, "settings": {"defaults": {"env_file": ["a"], "enabled": False, "x-a": 1}}},
         {
             "mcpServers": {},
             "settings": {"search": {"embeddings": {"url": "http://h", "model": "m", "api_key": None}}},
@@ -83,7 +97,9 @@ def test_every_field_is_described_for_an_editor() -> None:
         *(program(env_file=form) for form in (".env", [], ["a", "b"], None)),
         program(env={"A": ""}, retry={"attempts": 20}, connect="eager"),
         program(tools={"include": [], "exclude": None}, features={"tools": False}),
-        remote(headers={"x-key": "k"}, oauth_client_id="x", oauth_scopes=["y"]),
+        remote(headers={"x-key": "k"}, oauth={"client_id": "x", "scopes": ["y"]}),
+        *(remote(type=form) for form in ("http", "streamable-http", "streamable_http", "streamableHttp")),
+        *(program(direct=form) for form in (True, False, [], ["get_*"], None)),
         remote(oauth={"redirect_port": 65535, "scopes": []}),
         remote(oauth={"grant": "client_credentials", "client_id": "a", "private_key_file": "k.pem"}),
         remote(oauth={"identity_provider": {"token_endpoint": "https://h", "client_id": "a"}}),

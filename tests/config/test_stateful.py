@@ -68,8 +68,8 @@ def test_a_stateful_server_is_each_sessions_own_unless_the_config_says_otherwise
     }
 
 
-def test_the_settings_say_who_shares_all_servers(read_config: ReadConfig) -> None:
+def test_the_defaults_say_who_shares_all_servers(read_config: ReadConfig) -> None:
     servers = {"a": {"command": "a"}, "b": {"command": "b", "share": "user"}}
-    config = read_config({"mcpServers": servers, "settings": {"share": "all"}})
+    config = read_config({"mcpServers": servers, "settings": {"defaults": {"share": "all"}}})
 
     assert [group.share for group in config.groups] == [Share.ALL, Share.USER]

@@ -126,21 +126,9 @@ def test_variables_are_filled_in_wherever_a_remote_server_is_described(read_conf
     )
 
 
-def test_the_oauth_object_wins_over_the_short_fields(read_config: ReadConfig) -> None:
-    config = read_config(
-        {
-            "mcpServers": {
-                "a": {
-                    "url": "http://h",
-                    "oauth": {"client_id": "long"},
-                    "oauth_client_id": "short",
-                    "oauth_scopes": ["short"],
-                }
-            }
-        }
-    )
-
-    assert remote(config).oauth == OAuth("long", None, ("short",), None, None)
+@pytest.mark.parametrize("word", ["http", "streamable-http", "streamable_http", "streamableHttp"])
+def test_streamable_http_may_have_the_names_that_other_tools_give_it(read_config: ReadConfig, word: str) -> None:
+    assert remote(read_config({"mcpServers": {"a": {"type": word, "url": "http://h"}}})).kind == "http"
 
 
 def test_the_settings_say_where_tokens_are_kept_and_whether_a_browser_opens(read_config: ReadConfig) -> None:
@@ -238,14 +226,14 @@ def test_a_variable_that_is_not_set_is_a_warning_with_its_place(read_config: Rea
                 "my.docs": {"url": "http://h", "headers": {"X": "${THREE}"}},
                 "off": {"command": "x", "args": ["${UNSEEN}"], "enabled": False},
             },
-            "settings": {"env": {"ALL": "${FOUR}"}},
+            "settings": {"defaults": {"env": {"ALL": "${FOUR}"}}},
         },
         SET="very secret",
     )
 
     assert config.warnings == (
         "mcpServers.github.args[1]: `${ONE}` is not set and is left unchanged",
-        "settings.env.ALL: `${FOUR}` is not set and is left unchanged",
+        "settings.defaults.env.ALL: `${FOUR}` is not set and is left unchanged",
         "mcpServers.github.env.TOKEN: `${TWO}` is not set and is left unchanged",
         'mcpServers["my.docs"].headers.X: `${THREE}` is not set and is left unchanged',
     )
@@ -303,7 +291,7 @@ def test_one_env_file_needs_no_list(read_config: ReadConfig, tmp_path: Path) -> 
     (tmp_path / ".env").write_text("A=one\n")
 
     own = read_config({"mcpServers": {"a": {"command": "x", "env_file": "~/.env"}}}, HOME=str(tmp_path))
-    shared = read_config({"mcpServers": {"a": {"command": "x"}}, "settings": {"env_file": ".env"}})
+    shared = read_config({"mcpServers": {"a": {"command": "x"}}, "settings": {"defaults": {"env_file": ".env"}}})
 
     assert program(own).env["A"] == program(shared).env["A"] == "one"
 

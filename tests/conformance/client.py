@@ -33,7 +33,7 @@ def config(url: str, scenario: str, context: Json, folder: Path) -> Json:
     server = {"url": url, "oauth": _oauth(scenario, context, folder)}
     if scenario == "http-custom-headers":
         server["validate"] = "off"  # the suite has null sent for a boolean
-    return {"mcpServers": {"up": server}, "settings": {"retry": {"attempts": 1}}}
+    return {"mcpServers": {"up": server}, "settings": {"defaults": {"retry": {"attempts": 1}}}}
 
 
 def _oauth(scenario: str, context: Json, folder: Path) -> Json:

@@ -47,7 +47,7 @@ async def _log_in(output: asyncio.StreamReader, words: list[str]) -> None:
 async def test_our_authorization_server_is_without_fault(suite: Path, tmp_path: Path) -> None:
     port, callback = free_port(), free_port()
     issuer = f"http://127.0.0.1:{port}"
-    auth: Json = [{"kind": "login"}, {"kind": "forwarded", "trusted": ["127.0.0.1"]}]
+    auth: Json = [{"kind": "login"}, {"kind": "forwarded", "trusted_proxies": ["127.0.0.1"]}]
     settings = {"http": {"public_url": f"{issuer}/mcp", "auth": auth}}
     async with asyncio.timeout(BOUND_S), serving_http(tmp_path, {}, port=port, settings=settings):
         async with web_client(trust_env=False) as web:

@@ -17,7 +17,7 @@ import pytest
 import dynamic_mcp
 from dynamic_mcp.config import form
 from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.config.section import OfFeature, file_fields
+from dynamic_mcp.config.section import OfFeature, Section, file_fields
 from dynamic_mcp.features.table import FEATURES, Feature
 from dynamic_mcp.proxy.chain import ORDER
 from tests.program import odd
@@ -111,30 +111,43 @@ def test_a_feature_is_removed_by_deleting_its_room_and_its_row(feature: Feature,
 
 def settings_of(feature: Feature) -> list[str]:
     """Return the keys of the settings that are a feature's own, by its row or by their marks."""
-    own = {key.removeprefix("settings.") for key in feature.keys}
-    marks = {key: get_args(field.type) for key, field in file_fields(form.Settings).items()}
-    own |= {
+    return sorted({key.removeprefix("settings.") for key in feature.keys} | marked_fields(form.Settings, feature))
+
+
+def defaults_of(feature: Feature) -> list[str]:
+    """Return the keys of the defaults for servers that are a feature's own."""
+    rules = feature.rules
+    own = {rules.key} if rules is not None and "defaults" in rules.places else set()
+    return sorted(own | marked_fields(form.Defaults, feature))
+
+
+def marked_fields(section: type[Section], feature: Feature) -> set[str]:
+    """Return the fields of a section that are marked as a feature's."""
+    marks = {key: get_args(field.type) for key, field in file_fields(section).items()}
+    return {
         key
         for key, each in marks.items()
         if any(isinstance(mark, OfFeature) and mark.feature == feature.name for mark in each)
     }
-    rules = feature.rules
-    return sorted(own | ({rules.key} if rules is not None and "settings" in rules.places else set()))
 
 
 @pytest.mark.parametrize(
-    "feature", [each for each in FEATURES if each.rules or settings_of(each)], ids=lambda feature: feature.name
+    "feature",
+    [each for each in FEATURES if each.rules or settings_of(each) or defaults_of(each)],
+    ids=lambda feature: feature.name,
 )
 def test_without_it_its_part_of_a_config_is_an_error(feature: Feature, tmp_path: Path) -> None:
     copy_without(feature.name, tmp_path / "dynamic_mcp")
     server: dict[str, object] = {"command": "x"}
     settings: dict[str, object] = {key: [] for key in settings_of(feature)}
+    defaults: dict[str, object] = {key: [] for key in defaults_of(feature)}
     if feature.rules is not None:
         server[feature.rules.key] = []
     config = tmp_path / "config.json"
-    config.write_text(json.dumps({"mcpServers": {"a": server}, "settings": settings}))
+    config.write_text(json.dumps({"mcpServers": {"a": server}, "settings": {**settings, "defaults": defaults}}))
     said = run(tmp_path, PROBLEMS, str(config)).splitlines()
-    wrong = [*(f"settings.{key}" for key in settings), *(f"mcpServers.a.{key}" for key in server if key != "command")]
+    wrong = [f"settings.{key}" for key in settings] + [f"settings.defaults.{key}" for key in defaults]
+    wrong += [*(f"mcpServers.a.{key}" for key in server if key != "command")]
     assert sorted(said) == sorted(f"{key} is an unknown field" for key in wrong)
 
 

@@ -13,7 +13,8 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from dynamic_mcp.config.resolved import CallHandling, Exposure, Program, Remote, Share, Timeouts
+from dynamic_mcp.config.resolved import CallHandling, Program, Remote, Share, Timeouts
+from dynamic_mcp.config.types import DirectTools
 from dynamic_mcp.face import frames
 from dynamic_mcp.face.lines import LineFace, Streams
 from dynamic_mcp.face.socket import SocketFace
@@ -77,9 +78,7 @@ def group(
     """Return the config of a group, shared by these (`auto` where nothing is said)."""
     changes: dict[str, Json] = {"upstream": upstream} if upstream else {}
     answers = CallHandling(validate=None, limit=RESULT_LIMIT, compact=False)
-    config = group_config(
-        name, answers=answers, exposure=Exposure(direct=direct, pinned=()), timeouts=_TIMEOUTS, **changes
-    )
+    config = group_config(name, answers=answers, direct=DirectTools(is_all=direct), timeouts=_TIMEOUTS, **changes)
     return replace(config, share=Share(share)) if share else config
 
 

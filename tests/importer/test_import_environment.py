@@ -80,8 +80,9 @@ def test_what_a_person_chose_for_a_server_stays(world: World, choice: Json) -> N
     assert world.servers()["hub"]["args"] == ["--new"]
 
 
-def test_what_the_settings_choose_for_all_servers_counts(world: World) -> None:
-    world.output.write_text('{"mcpServers": {}, "settings": {"inherit_env": ["AWS_*"]}}')
+@pytest.mark.parametrize("settings", ['{"defaults": {"inherit_env": ["AWS_*"]}}', '{"inherit_env": ["AWS_*"]}'])
+def test_what_the_defaults_choose_for_all_servers_counts(world: World, settings: str) -> None:
+    world.output.write_text(f'{{"mcpServers": {{}}, "settings": {settings}}}')
     claude(world, hub=HUB)
     for _ in range(2):
         assert world.run("import", "claude").code == 0

@@ -109,7 +109,7 @@ def test_a_rule_that_names_tools_is_about_no_prompts_and_resources() -> None:
 
 
 def test_a_rule_about_reading_is_about_reading_tools_prompts_and_resources() -> None:
-    found = rules_of({"access": "read"})
+    found = rules_of({"only": "read"})
 
     assert effect(found, "a", access="read") is Effect.ALLOW
     assert effect(found, "a", access="write") is Effect.DENY
@@ -118,7 +118,7 @@ def test_a_rule_about_reading_is_about_reading_tools_prompts_and_resources() -> 
 
 
 def test_a_rule_about_writing_is_about_no_prompts_and_resources() -> None:
-    found = rules_of({}, {"access": "write", "effect": "deny"})
+    found = rules_of({}, {"only": "write", "effect": "deny"})
 
     assert effect(found, "a", access="write") is Effect.DENY
     assert found.judge(AccessKind.PROMPT, "a").is_visible
@@ -264,7 +264,7 @@ def test_of_two_people_with_the_same_roles_each_has_the_rules_of_their_own_scope
 
 def test_tools_are_classified_only_for_rules_that_ask_for_it() -> None:
     assert not rules_of({"tools": ["a"]}, {"resources": ["*"]}).needs_classes
-    assert rules_of({"tools": ["a"]}, {"access": "read"}).needs_classes
+    assert rules_of({"tools": ["a"]}, {"only": "read"}).needs_classes
 
 
 def test_everybody_with_the_same_rights_has_the_same_rules() -> None:
@@ -313,7 +313,7 @@ def test_where_everything_else_is_allowed_only_templates_that_are_denied_are_hid
         [],
         [{"servers": ["other"]}],
         [{"tools": ["read_*"]}],
-        [{"access": "read"}],
+        [{"only": "read"}],
         [{"prompts": ["*"]}],
         [{}, {"tools": ["move_*"], "effect": "deny"}],
         [{"tools": ["move_file"], "arguments": {"$.path": {"enum": ["/a"]}}}],

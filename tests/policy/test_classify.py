@@ -7,7 +7,7 @@ import json
 import pytest
 from msgspec import Raw
 
-from dynamic_mcp.config.access import ToolAccess
+from dynamic_mcp.config.access import ToolEffects
 from dynamic_mcp.config.resolved import CommandLine
 from dynamic_mcp.packs import library
 from dynamic_mcp.policy.classify import access_of, classify
@@ -114,7 +114,7 @@ def test_a_choice_of_what_to_do_decides() -> None:
 
 
 def test_annotations_that_are_not_trusted_count_only_for_writing() -> None:
-    config = ToolAccess()
+    config = ToolEffects()
     assert access_of("frobnicate", tool(annotations={"readOnlyHint": True}), config).access == "write"
     assert access_of("delete_file", tool(annotations={"readOnlyHint": True}), config).access == "write"
     assert access_of("get_file", tool(annotations={"readOnlyHint": False}), config).access == "write"
@@ -123,7 +123,7 @@ def test_annotations_that_are_not_trusted_count_only_for_writing() -> None:
 
 
 def test_annotations_that_are_trusted_decide() -> None:
-    config = ToolAccess(is_trusted=True)
+    config = ToolEffects(trusts_annotations=True)
     said = access_of("frobnicate", tool(annotations={"readOnlyHint": True}), config)
     assert (said.access, said.source) == ("read", "annotations")
     assert access_of("get_file", tool(annotations={"readOnlyHint": False}), config).access == "write"
@@ -132,7 +132,7 @@ def test_annotations_that_are_trusted_decide() -> None:
 
 
 def test_the_config_comes_before_annotations_and_write_comes_before_read() -> None:
-    config = ToolAccess(read=("*_report", "both"), write=("delete_*", "both"), is_trusted=True)
+    config = ToolEffects(read=("*_report", "both"), write=("delete_*", "both"), trusts_annotations=True)
     writer = tool(annotations={"readOnlyHint": False})
     reader = tool(annotations={"readOnlyHint": True})
     assert access_of("drop_report", writer, config).access == "read"
@@ -141,16 +141,8 @@ def test_the_config_comes_before_annotations_and_write_comes_before_read() -> No
     assert access_of("both", reader, config).source == "config"
 
 
-def test_hints_of_overrides_are_words_of_the_config_and_its_lists_come_before_them() -> None:
-    config = ToolAccess(write=("delete_*",), is_trusted=True, hints=(("frob", True), ("fr*", False), ("*", True)))
-    said = access_of("frob", tool(annotations={"readOnlyHint": False}), config)
-    assert (said.access, said.source) == ("read", "config")
-    assert access_of("frown", tool(annotations={"readOnlyHint": True}), config).access == "write"
-    assert access_of("delete_file", tool(), config).access == "write"
-
-
 def test_another_spelling_of_a_name_is_still_a_writer_and_no_reader() -> None:
-    config = ToolAccess(read=("frob",), write=("get_secret",))
+    config = ToolEffects(read=("frob",), write=("get_secret",))
     assert access_of("GET_secret", tool(), config).access == "write"
     assert access_of("FROB", tool(), config).access == "write"
 
@@ -176,6 +168,6 @@ def test_a_command_of_a_program_reads_only_if_its_pack_says_so(effect: str) -> N
     (made,) = library.decode(json.dumps({**pack, "commands": [command]}).encode()).commands
     line = CommandLine("it", "it", "It.", (made,), {})
 
-    found = access_of("it_get", Raw(json.dumps(make_tool(line, made)).encode()), ToolAccess(is_trusted=True))
+    found = access_of("it_get", Raw(json.dumps(make_tool(line, made)).encode()), ToolEffects(trusts_annotations=True))
 
     assert (found.access, found.source) == ("read" if effect == "read" else "write", "annotations")

@@ -188,7 +188,7 @@ async def test_doctor_finds_what_tells_clients_where_to_log_in(tmp_path: Path) -
 
 async def test_an_address_that_cannot_be_had_leaves_authentication_as_it_was(tmp_path: Path) -> None:
     port = free_port()
-    forwarded = [{"kind": "forwarded", "trusted": ["127.0.0.1"]}]
+    forwarded = [{"kind": "forwarded", "trusted_proxies": ["127.0.0.1"]}]
     file = write_config(tmp_path, {"odd": odd()}, http={"listen": port, "auth": [BEARER]})
     async with asyncio.timeout(BOUND_S), contextlib.AsyncExitStack() as stack, serving_words(file) as program:
         await program.says(f"127.0.0.1:{port}")

@@ -104,7 +104,9 @@ async def test_a_server_that_ends_in_mid_call_fails_it_at_once_and_is_there_for_
     tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
     servers = {kind: odd() for kind in ENDS}
-    async with serving(tmp_path, {**servers, "good": odd()}, settings={"timeout": {"tools": "1h"}}) as program:
+    async with serving(
+        tmp_path, {**servers, "good": odd()}, settings={"defaults": {"timeout": {"tools": "1h"}}}
+    ) as program:
         first = await asyncio.gather(*(program.call(kind, "pid") for kind in ENDS))
         results = await asyncio.gather(*(program.call(kind, "fault", {"kind": kind}) for kind in ENDS))
         for (kind, said), pid, result in zip(ENDS.items(), first, results, strict=True):
@@ -141,7 +143,7 @@ async def test_an_answer_over_the_bound_is_skipped_to_its_end_and_fails_its_call
 
 
 async def test_an_answer_of_fifty_megabytes_arrives_whole_within_the_bound(tmp_path: Path) -> None:
-    async with serving(tmp_path, SERVERS, settings={"result_limit": "off"}) as program:
+    async with serving(tmp_path, SERVERS, settings={"defaults": {"result_limit": "off"}}) as program:
         line = await program.call_line("odd", "big", {"bytes": 50_000_000})
         assert len(text_of(json.loads(line)["result"])) == 50_000_000
 

@@ -12,7 +12,7 @@ import pytest
 from tests.process.neighbours import assert_alive, beside
 from tests.program import BOUND_S, Json, Program, odd, running, serving, text_of
 
-WHOLE: dict[str, Json] = {"result_limit": "off"}
+WHOLE: dict[str, Json] = {"defaults": {"result_limit": "off"}}
 _ids = itertools.count()
 # A server that is given up soon, beside one that has all the time that it needs.
 IMPATIENT = {"odd": odd(timeout={"tools": "1s"}), "good": odd()}
@@ -50,7 +50,9 @@ async def test_a_server_that_answers_nothing_any_more_is_replaced(tmp_path: Path
 
 
 async def test_a_server_that_stops_reading_costs_no_memory_and_is_replaced(tmp_path: Path) -> None:
-    settings: Json = {"settings": {"timeout": {"tools": "4s"}, "max_message_bytes": 4_000_000, **WHOLE}}
+    settings: Json = {
+        "settings": {"defaults": {"timeout": {"tools": "4s"}, **WHOLE["defaults"]}, "max_message_bytes": 4_000_000}
+    }
     async with serving(tmp_path, {"odd": odd(), "good": odd()}, **settings) as program:
         first = await pid_of(program, "odd")
         await program.call("odd", "fault", {"kind": "stop_reading"})
@@ -93,7 +95,7 @@ async def test_a_slow_server_works_and_delays_neither_the_client_nor_the_others(
 
 @pytest.mark.full
 async def test_an_answer_without_an_end_takes_no_memory_and_its_server_is_replaced(tmp_path: Path) -> None:
-    settings: Json = {"settings": {"timeout": {"tools": "2s"}, "max_message_bytes": 1_000_000}}
+    settings: Json = {"settings": {"defaults": {"timeout": {"tools": "2s"}}, "max_message_bytes": 1_000_000}}
     async with serving(tmp_path, {"odd": odd(), "good": odd()}, **settings) as program:
         await assert_alive(program, "good", "odd")
         before = resident_mib(program)

@@ -220,7 +220,10 @@ async def test_the_python_sdk_logs_in_by_its_document_and_registers_nothing(
     tmp_path: Path, certificate: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-    auth = [{"kind": "login", "local_client_documents": True}, {"kind": "forwarded", "trusted": ["127.0.0.1"]}]
+    auth = [
+        {"kind": "login", "local_client_documents": True},
+        {"kind": "forwarded", "trusted_proxies": ["127.0.0.1"]},
+    ]
     async with publishing(certificate) as (url, requests), serving_logins(tmp_path, auth) as program:
         sdk = SdkClient(program.url, HeadlessBrowser("ann"), document=url)
         async with sdk.connected() as client:

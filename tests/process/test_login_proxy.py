@@ -136,7 +136,7 @@ async def test_the_program_behind_it_asks_whom_it_names_for_consent(tmp_path: Pa
         if find_program(each) is None:
             pytest.skip(f"{each} is not installed")
     oauth2_proxy = StandIn(as_oauth2_proxy)
-    auth = [{"kind": "login"}, {"kind": "forwarded", "trusted": ["127.0.0.1"]}]
+    auth = [{"kind": "login"}, {"kind": "forwarded", "trusted_proxies": ["127.0.0.1"]}]
     settings = {"http": {"public_url": "https://mcp.example.com/mcp", "auth": auth}}
     async with (
         asyncio.timeout(BOUND_S),

@@ -20,7 +20,7 @@ from tests.web import web_client
 
 PROFILES: Json = {
     "review": {"servers": ["a"], "tools": {"include": ["echo"]}, "instructions": "You review."},
-    "write": {"servers": ["b"], "expose": "direct", "tools": {"include": ["b__*"]}},
+    "write": {"servers": ["b"], "direct": True, "tools": {"include": ["b__*"]}},
 }
 
 

@@ -85,7 +85,7 @@ async def path(program: str, folder: Path) -> AsyncIterator[Site]:
 @pytest.fixture
 async def users(program: str, folder: Path) -> AsyncIterator[tuple[HttpProgram, Site]]:
     """A program that believes the reverse proxy about who somebody is, and its site, which asks for a password."""
-    auth = {"kind": "forwarded", "trusted": ["127.0.0.1"]}
+    auth = {"kind": "forwarded", "trusted_proxies": ["127.0.0.1"]}
     settings = {"http": {"public_url": "https://mcp.example.com/mcp", "auth": [auth]}}
     async with (
         serving_http(folder, SERVERS, settings=settings) as own,

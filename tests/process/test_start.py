@@ -157,7 +157,7 @@ NOT_AT_THE_START = (
     "importer", "mcp.elicitation", "mcp.mirrored_headers", "mcp.names", "mcp.selection", "middleware", "oauth",
     "observe.proxies", "policy", "proxy.allowed_lists",
     "proxy.authorization", "proxy.cache_hints", "proxy.calls", "proxy.client_events", "proxy.completion",
-    "proxy.elicitations", "proxy.exposed", "proxy.listed_names", "proxy.logins", "proxy.message_rules",
+    "proxy.elicitations", "proxy.direct_listing", "proxy.listed_names", "proxy.logins", "proxy.message_rules",
     "proxy.parked_calls", "proxy.connected_users", "proxy.profiles", "proxy.prompts", "proxy.request_state",
     "proxy.resources", "proxy.result_store", "proxy.search", "proxy.status", "proxy.tasks", "proxy.transparent",
     "proxy.upstream_messages", "proxy.workspaces", "features.plugins",

@@ -14,8 +14,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
 from msgspec import Struct
 
-from dynamic_mcp.config.access import Access, AccessKind, AccessRule, Effect, ToolAccess
-from dynamic_mcp.config.resolved import Exposure
+from dynamic_mcp.config.access import Access, AccessKind, AccessRule, Effect, ToolEffects
+from dynamic_mcp.config.types import DirectTools
 from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.proxy.proxy import Proxy
@@ -156,7 +156,7 @@ class Plan(Struct, frozen=True):
 
     rules: tuple[AccessRule, ...]
     default: Effect = Effect.DENY
-    exposures: Mapping[str, Exposure] = {}
+    direct: Mapping[str, DirectTools] = {}
     split_calls: bool = False
 
     def has(self, group: str, kind: AccessKind, name: str) -> bool:
@@ -194,14 +194,14 @@ class Plan(Struct, frozen=True):
 
     def _leaves(self, group: str, kind: AccessKind) -> bool:
         own = [rule for rule in self.rules if _globs(rule, kind) and _any(rule.servers, group)]
-        of_all = [rule for rule in own if "*" in _globs(rule, kind) and rule.access == "any" and not rule.arguments]
+        of_all = [rule for rule in own if "*" in _globs(rule, kind) and rule.only is None and not rule.arguments]
         if any(rule.effect is Effect.DENY for rule in of_all):
             return False
         return self.default is Effect.ALLOW or any(rule.effect is not Effect.DENY for rule in own)
 
     def config_of(self, group: str) -> PresentedGroup:
-        exposure = self.exposures.get(group, Exposure(direct=False, pinned=()))
-        return group_config(group, exposure=exposure, access=ToolAccess(read=("read_*",), write=WRITING))
+        direct = self.direct.get(group, DirectTools())
+        return group_config(group, direct=direct, effects=ToolEffects(read=("read_*",), write=WRITING))
 
     @property
     def access(self) -> Access:
@@ -211,7 +211,7 @@ class Plan(Struct, frozen=True):
 def _is_about(rule: AccessRule, group: str, kind: AccessKind, name: str) -> bool:
     globs = _globs(rule, kind)
     access = "write" if kind is AccessKind.TOOL and name in WRITING else "read"
-    if not _any(rule.servers, group) or rule.access not in ("any", access):
+    if not _any(rule.servers, group) or rule.only not in (None, access):
         return False
     if rule.arguments and kind is AccessKind.RESOURCE:  # which has no arguments
         return False
@@ -221,7 +221,7 @@ def _is_about(rule: AccessRule, group: str, kind: AccessKind, name: str) -> bool
 
 def _globs(rule: AccessRule, kind: AccessKind) -> tuple[str, ...]:
     """Return what a rule names of a kind; prompts and resources only read."""
-    if kind is not AccessKind.TOOL and rule.access == "write":
+    if kind is not AccessKind.TOOL and rule.only == "write":
         return ()
     return {AccessKind.TOOL: rule.tools, AccessKind.PROMPT: rule.prompts, AccessKind.RESOURCE: rule.resources}[
         kind

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dynamic_mcp.config.access import Access
-from dynamic_mcp.config.resolved import Exposure
+from dynamic_mcp.config.types import DirectTools
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import Client, FakeUpstream, Opener, PresentedGroup, config_of, group_config, settled, text_of, tool
 from tests.policy.rules import access_of, person
@@ -146,7 +146,7 @@ PAIRS = {
 async def test_a_refusal_reads_like_that_of_something_that_does_not_exist(
     *, is_direct: bool, only: str | None
 ) -> None:
-    async with scene(*SOME, exposure=Exposure(direct=is_direct, pinned=())) as on:
+    async with scene(*SOME, direct=DirectTools(is_all=is_direct)) as on:
         client = await on.join("dev", only=only)
         # all at once, because a list is read again once a second at most
         answers = await asyncio.gather(*(ask_for(client, way, name) for way in WAYS for name in pair_of(way)))

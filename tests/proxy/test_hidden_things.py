@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dynamic_mcp.config.access import AccessKind, AccessRule, Condition, Effect
-from dynamic_mcp.config.resolved import Exposure
+from dynamic_mcp.config.types import DirectTools
 from tests.examples import examples
 from tests.proxy.governed import EVERYTHING, Asker, Plan, World, two_worlds
 from tests.proxy.questions import (
@@ -50,14 +50,12 @@ def _rule(number: int) -> st.SearchStrategy[AccessRule]:
     )
 
 
-EXPOSURES = st.sampled_from(
-    [Exposure(direct=False, pinned=()), Exposure(direct=True, pinned=()), Exposure(direct=False, pinned=("read_x",))]
-)
+DIRECT_TOOLS = st.sampled_from([DirectTools(), DirectTools(is_all=True), DirectTools(globs=("read_x",))])
 PLANS = st.builds(
     Plan,
     rules=st.tuples(*map(_rule, range(3))) | st.tuples(*map(_rule, range(1))),
     default=st.sampled_from([Effect.ALLOW, Effect.DENY]),
-    exposures=st.fixed_dictionaries(dict.fromkeys(EVERYTHING, EXPOSURES)),
+    direct=st.fixed_dictionaries(dict.fromkeys(EVERYTHING, DIRECT_TOOLS)),
     split_calls=st.booleans(),
 )
 GROUPS = (*EVERYTHING, "nobody")
@@ -116,13 +114,13 @@ def _differences(questions: list[Question], first: list[bytes], second: list[byt
     return [each for each in zip(asked, first, second, strict=True) if each[1] != each[2]]
 
 
-DIRECT = Exposure(direct=True, pinned=())
+DIRECT = DirectTools(is_all=True)
 FEW = Plan(
     (
         AccessRule("a", Effect.ALLOW, ("a",), ("read_*", "b__c"), ("greet",), ("x://a/*",)),
         AccessRule("b", Effect.DENY, ("z",)),
     ),
-    exposures={"a": DIRECT},
+    direct={"a": DIRECT},
 )
 MOST = Plan(
     (
@@ -131,7 +129,7 @@ MOST = Plan(
         AccessRule("c", Effect.ASK, ("a",), ("c",), None, ("y://*",)),
     ),
     default=Effect.ALLOW,
-    exposures={"z": DIRECT, "a": Exposure(direct=False, pinned=("delete_x",))},
+    direct={"z": DIRECT, "a": DirectTools(globs=("delete_x",))},
     split_calls=True,
 )
 

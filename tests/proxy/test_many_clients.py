@@ -8,6 +8,7 @@ import json
 import pytest
 
 from dynamic_mcp.config.resolved import Features, Share, ToolFilter
+from dynamic_mcp.config.types import DirectTools
 from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import Client, FakeUpstream, Opener, config_of, group_config, settled, text_of
@@ -138,13 +139,12 @@ async def test_advice_about_missing_variables_is_worded_for_the_client_that_read
 
 async def test_a_changed_filter_reads_nothing_and_each_client_hears_of_it_once() -> None:
     upstream = FakeUpstream(tools=("read", "write"))
-    exposure = group_config("up").presentation.exposure
-    direct = type(exposure)(direct=True, pinned=())
-    async with scene(upstream, exposure=direct) as on:
+    direct = DirectTools(is_all=True)
+    async with scene(upstream, direct=direct) as on:
         both = [await on.join() for _ in range(2)]
         before = (len(upstream.sent), [len(each.heard("notifications/tools/list_changed")) for each in both])
 
-        on.reload(group_config("up", exposure=direct, tools=ToolFilter(include=("read",), exclude=())))
+        on.reload(group_config("up", direct=direct, tools=ToolFilter(include=("read",), exclude=())))
         for client, heard in zip(both, before[1], strict=True):
             await client.hears("notifications/tools/list_changed", heard + 1)
         listed = [await client.request("tools/list") for client in both]

@@ -12,7 +12,8 @@ import pytest
 from msgspec import structs
 
 from dynamic_mcp.config.access import Access
-from dynamic_mcp.config.resolved import CallHandling, Exposure, Rules, Validation
+from dynamic_mcp.config.resolved import CallHandling, Rules, Validation
+from dynamic_mcp.config.types import DirectTools
 from dynamic_mcp.features.cache.config import Cache
 from dynamic_mcp.features.guards.config import Guard
 from dynamic_mcp.features.redaction.config import Redact
@@ -113,7 +114,7 @@ async def test_what_can_be_put_right_is_also_where_the_rest_does_not_fit() -> No
 @pytest.mark.parametrize("way", ["in its group", "by its own name", "listed directly", "as a task", "modern"])
 async def test_what_is_wrong_and_the_schema_follow_an_error_which_stays_as_it_is(way: str) -> None:
     upstream = _upstream(FAILED)
-    direct = {"exposure": Exposure(direct=True, pinned=())} if way == "listed directly" else {}
+    direct = {"direct": DirectTools(is_all=True)} if way == "listed directly" else {}
     config = group_config("up", **direct)
     name = "up__create" if way == "listed directly" else "create"
     params: Json = {"name": name, "arguments": ODD}

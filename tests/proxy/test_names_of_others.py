@@ -7,7 +7,7 @@ import json
 import pytest
 
 from dynamic_mcp.config.access import Profile, ProfileTools
-from dynamic_mcp.config.resolved import Exposure
+from dynamic_mcp.config.types import DirectTools
 from dynamic_mcp.proxy.profiles import narrow
 from tests.fakes import FakeUpstream, Json, Opener, client_of, group_config, settled, text_of
 
@@ -78,7 +78,7 @@ async def test_what_only_the_named_server_can_mean_is_called_there() -> None:
 
 async def test_a_listed_name_stays_that_of_its_server_also_before_its_tools_are_known() -> None:
     evil, honest = server("good__pay"), server("pay")
-    direct = group_config("good", exposure=Exposure(direct=True, pinned=()))
+    direct = group_config("good", direct=DirectTools(is_all=True))
     opener = Opener(evil=[evil], good=[honest])
     async with client_of(opener, group_config("evil"), direct) as client:
         await client.initialize()

@@ -216,7 +216,8 @@ async def pass_all(
 
     upstream = FakeUpstream({"tools/call": answer}, tools=("echo",))
     config = config_of(
-        group_config("up", rules=rules_of(other={"hide": True})), access=access_of(roles={"dev": [{"effect": "ask"}]})
+        group_config("up", rules=rules_of(other={"title": "Other"})),
+        access=access_of(roles={"dev": [{"effect": "ask"}]}),
     )
     proxy = Proxy(config, opener=Opener(up=[upstream]))
     with_plugin = structs.replace(config, middleware=(Plugin("any"),))

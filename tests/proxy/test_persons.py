@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.config.access import Access, AccessRule
-from dynamic_mcp.config.resolved import Exposure, Share
+from dynamic_mcp.config.resolved import Share
+from dynamic_mcp.config.types import DirectTools
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.identity import LOCAL_USER, Authentication, Principal
 from tests.fakes import BOUND_S, Client, Json, group_config, settled, text_of
 from tests.proxy.persons import ANN, BOB, desk, remote
 from tests.proxy.windows import echo, shown
 
-_DIRECT = Exposure(direct=True, pinned=())
+_DIRECT = DirectTools(is_all=True)
 
 
 async def test_each_person_has_groups_catalogs_and_calls_of_their_own(tmp_path: Path) -> None:
@@ -165,7 +166,7 @@ async def test_a_reload_that_changes_nothing_of_a_server_keeps_the_connections_o
 
 
 async def test_a_changed_catalog_of_one_person_is_announced_to_that_person_alone() -> None:
-    async with desk(group_config("far", upstream=remote(), exposure=_DIRECT)) as on:
+    async with desk(group_config("far", upstream=remote(), direct=_DIRECT)) as on:
         ann, bob = await on.join(ANN), await on.join(BOB)
         for each in (ann, bob):
             await echo(each, "far")

@@ -12,6 +12,7 @@ import pytest
 
 from dynamic_mcp.config.access import Access, AccessRule, Profile, ProfileTools
 from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.config.types import DirectTools
 from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.subscriptions import SETTLE_S
@@ -23,7 +24,7 @@ RESOURCES_CHANGED = "notifications/resources/list_changed"
 REVIEW = Profile("review", servers=("docs", "git"), tools=ProfileTools(("read*",)), instructions="You review.")
 REVIEW_DOCS = Profile("review", servers=("docs",))
 WRITE_WITHOUT_PUSH = Profile("write", servers=("git",), tools=ProfileTools(exclude=("push",)))
-WRITE = Profile("write", servers=("git",), is_direct=True)
+WRITE = Profile("write", servers=("git",), direct=DirectTools(is_all=True))
 
 
 def _upstream(*tools: str, resource: str = "") -> FakeUpstream:

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynamic_mcp.config.access import Profile, ProfileTools
-from dynamic_mcp.config.resolved import Exposure, Presentation, ToolFilter
+from dynamic_mcp.config.resolved import Presentation, ToolFilter
+from dynamic_mcp.config.types import DirectTools
 from dynamic_mcp.errors import NotFound
 from dynamic_mcp.proxy.profiles import choose, narrow, require
 from tests.examples import examples
@@ -23,7 +24,7 @@ profiles = st.builds(
     name=st.just("p"),
     servers=st.one_of(st.just(("*",)), globs),
     tools=st.builds(ProfileTools, include=st.one_of(st.just(("*",)), globs), exclude=globs),
-    is_direct=st.sampled_from((None, True, False)),
+    direct=st.sampled_from((None, DirectTools(), DirectTools(is_all=True))),
 )
 
 
@@ -51,7 +52,7 @@ def test_a_profile_never_shows_what_the_config_does_not(
     for name, each in narrowed.items():
         assert each.features == whole[name].features
         assert each.answers == whole[name].answers
-        assert each.access == whole[name].access
+        assert each.effects == whole[name].effects
 
 
 @examples(100)
@@ -99,15 +100,25 @@ def test_a_pattern_without_a_server_means_no_server_by_accident() -> None:
     assert _shown(narrowed) == {("read_me", "read_page")}
 
 
-@pytest.mark.parametrize(("is_direct", "expected"), [(None, False), (True, True), (False, False)])
-def test_how_tools_are_listed_may_be_said_by_the_profile(is_direct: bool | None, expected: bool) -> None:
-    whole = {"git": group_config("git", exposure=Exposure(direct=False, pinned=("read",))).presentation}
-    assert narrow(whole, Profile("p", is_direct=is_direct))["git"].exposure == Exposure(expected, ("read",))
+@pytest.mark.parametrize(
+    ("direct", "expected"),
+    [
+        (None, {"read"}),
+        (DirectTools(), set()),
+        (DirectTools(is_all=True), {"read", "write", "docs__read"}),
+        (DirectTools(globs=("git__w*",)), {"write"}),
+        (DirectTools(globs=("docs__read",)), set()),
+    ],
+)
+def test_how_tools_are_listed_may_be_said_by_the_profile(direct: DirectTools | None, expected: set[str]) -> None:
+    whole = {name: group_config(name, direct=DirectTools(globs=("read",))).presentation for name in ("git", "docs")}
+    listed = narrow(whole, Profile("p", direct=direct))["git"].direct
+    assert {tool for tool in ("read", "write", "docs__read") if listed.shows(tool)} == expected
 
 
 def test_a_profile_can_list_tools_in_a_group_that_the_config_lists_by_themselves() -> None:
-    whole = {"git": group_config("git", exposure=Exposure(direct=True, pinned=())).presentation}
-    assert not narrow(whole, Profile("p", is_direct=False))["git"].exposure.direct
+    whole = {"git": group_config("git", direct=DirectTools(is_all=True)).presentation}
+    assert not narrow(whole, Profile("p", direct=DirectTools()))["git"].direct.shows_some
 
 
 def test_a_client_that_has_chosen_none_has_the_first_profile_for_one_of_its_roles() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from dynamic_mcp.config.resolved import ToolFilter
 from dynamic_mcp.features.cache.config import Cache
 from dynamic_mcp.features.pins.definition import PinKind
 from dynamic_mcp.features.pins.lock_file import PinSet, update_lock
@@ -24,7 +25,7 @@ from tests.features.pins.pinned import (
 )
 
 KEPT = {"cache": (Cache("cache[0]", tools=("*",), resources=("*",), ttl_s=60),)}
-SHOWN = rules_of(merge={"rename": "land"}, secret={"hide": True})
+SHOWN = rules_of(merge={"rename": "land"})
 OTHER_HASH = f"h1:{'0' * 64}"
 
 
@@ -61,7 +62,9 @@ async def test_a_held_tool_is_told_of_by_its_shown_name_and_a_hidden_one_by_none
     tmp_path: Path, only: str | None
 ) -> None:
     server = Server(described("merge", "Merges."), described("secret", "Hides."), described("add", "Adds."))
-    async with client_of(tmp_path, pinned_group(rules=SHOWN), only=only, up=server) as client:
+    async with client_of(
+        tmp_path, pinned_group(rules=SHOWN, tools=ToolFilter(exclude=("secret",))), only=only, up=server
+    ) as client:
         server.change(described("merge", "Mails."), described("secret", "Mails."), described("add", "Adds."))
         await until_shown(client, "add")
         told = await call(client, "land")

@@ -109,8 +109,8 @@ async def test_a_missing_variable_is_the_trouble_of_its_own_window(tmp_path: Pat
 
 
 async def test_a_list_that_changes_for_one_window_is_announced_to_no_other(tmp_path: Path) -> None:
-    exposed = {**TOKEN, "expose": "direct"}
-    async with windows(tmp_path, exposed) as on:
+    direct = {**TOKEN, "direct": True}
+    async with windows(tmp_path, direct) as on:
         ann, bob = await on.join(TOKEN="a"), await on.join(TOKEN="b")
         for client in (ann, bob):
             await client.request("tools/list")

@@ -42,7 +42,12 @@ def _source_options(command: F) -> F:
 @click.argument("program", nargs=-1, metavar="[-- COMMAND [ARGS]…]")
 @click.option("--url", metavar="URL", help="The URL of a remote server, instead of a command.")
 @header_option
-@click.option("--type", "kind", type=click.Choice(["http", "sse"]), help="The URL's transport. Default: detected.")
+@click.option(
+    "--type",
+    "kind",
+    type=click.Choice(["http", "streamable-http", "sse"]),
+    help="The URL's transport; the first two are the same. Default: detected.",
+)
 @click.option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="A variable for the command.")
 @click.option("--cwd", metavar="DIR", help="The directory to start the command in, relative to the config.")
 @click.option("--description", metavar="TEXT", help="One line that tells a model what the server is for.")
@@ -70,7 +75,7 @@ def _add_by_hand(context: Invocation, name: str, program: tuple[str, ...], given
         raise click.UsageError("--env and --cwd go with a command, --header and --type with --url")
     fields: dict[str, object] = {
         "description": given["description"],
-        "type": given["kind"],
+        "type": "http" if given["kind"] == "streamable-http" else given["kind"],
         "command": program[0] if program else None,
         "args": list(program[1:]),
         "url": url,

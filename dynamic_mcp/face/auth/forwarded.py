@@ -23,7 +23,7 @@ class ForwardedProvider(Provider):
 
     def __init__(self, config: Forwarded) -> None:
         self._config = config
-        self._trusted = TrustedPeers(config.trusted)
+        self._trusted = TrustedPeers(config.trusted_proxies)
 
     def recognises(self, head: RequestHead, token: str | None) -> bool:
         return bool(head.headers.get(self._config.user, b"").strip()) and head.peer in self._trusted

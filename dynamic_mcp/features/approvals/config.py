@@ -19,7 +19,8 @@ class Notify(Section, frozen=True):
 
     desktop: Annotated[bool, "Show a notification on the desktop, where there is one. Default: true."] = True
     command: Annotated[
-        Command, "A program that is started for each call that waits, and reads it as JSON on stdin. Default: none."
+        Command,
+        "A program that is started for each call that waits. It reads the call as JSON on stdin. Default: none.",
     ] = ()
 
 
@@ -35,17 +36,17 @@ class Approval(Section, frozen=True):
         default=50.0, name="hold"
     )
     hold_with_progress_s: Annotated[
-        Duration, "How long it waits if its client is told of progress meanwhile. Default: 210s."
+        Duration, "How long it waits if its client receives progress notifications meanwhile. Default: 210s."
     ] = field(default=210.0, name="hold_with_progress")
     valid_for_s: Annotated[
         Duration,
-        "How long a call without a decision stays in the queue, and how long an approval waits for the repeated call."
+        "How long an undecided call stays in the queue, and how long an approval waits for the repeated call."
         " Default: 10min.",
     ] = field(default=600.0, name="valid_for")
     remember: Annotated[
-        _Remembered, "For how long a user may approve a tool with any arguments, besides once. Default: both."
+        _Remembered, "For how long a user may approve all calls of a tool, besides this one. Default: both."
     ] = ("hour", "session")
-    notify: Annotated[Notify, "How a user learns that something waits in the queue."] = Notify()
+    notify: Annotated[Notify, "How a user learns that a call waits in the queue."] = Notify()
 
 
 def settings_of(config: Config) -> Approval:

@@ -144,7 +144,7 @@ def describe(message: UpstreamRequest, rule: str, right: Right | None = None) ->
     return Subject(
         key=key,
         group=group,
-        access=access_of(name, entry, group.presentation.access).access if is_tool else "read",
+        access=access_of(name, entry, group.presentation.effects).access if is_tool else "read",
         description=wire.text(wire.member(entry, "description")) or "",
         arguments=params.get("arguments", wire.EMPTY_OBJECT).copy(),  # without the message around it
         notes=message.notes,

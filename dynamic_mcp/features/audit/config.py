@@ -19,14 +19,15 @@ class Audit(Section, frozen=True):
     """The audit log: who called what, with which result."""
 
     path: Annotated[
-        File | None, "The directory of the log, relative to this file. Default: one for all configs of the user."
+        File | None,
+        "The directory of the log, relative to the config. Default: one for all configs of the user.",
     ] = None
     arguments: Annotated[
         Literal["keys", "redacted", "full", "off"],
-        "What to record of arguments: their names and a keyed digest (`keys`), all of them with secrets masked"
-        " (`redacted`), all of them (`full`), or nothing. Default: keys.",
+        "What to record of arguments: `keys` their names and a keyed digest, `redacted` all with secrets"
+        " masked, `full` all, `off` nothing. Default: keys.",
     ] = "keys"
-    keep_s: Annotated[Duration, "How long to keep a day's file. Default: 180d."] = field(default=KEEP_S, name="keep")
+    keep_s: Annotated[Duration, "How long to keep the log. Default: 180d."] = field(default=KEEP_S, name="keep")
     on_failure: Annotated[
         Literal["continue", "stop-writes"] | None,
         "What to do while nothing can be recorded: `continue`, or refuse all calls that may change something"
@@ -34,7 +35,7 @@ class Audit(Section, frozen=True):
     ] = None
     seal_key: Annotated[
         File | None,
-        "The path of a PEM file with an Ed25519 private key that signs the seals of days, relative to this file."
+        "The path of a PEM file with an Ed25519 private key that signs the seals of days, relative to the config."
         " Default: seals are not signed.",
     ] = None
 

@@ -351,7 +351,7 @@ def _describe_thing(
         return UsedThing("read", "", name, version)
     if entry is None:  # an unknown tool may do anything
         return UsedThing("write", "", name, version)
-    access = access_of(target.name, entry, group.presentation.access).access
+    access = access_of(target.name, entry, group.presentation.effects).access
     return UsedThing(access, hash_definition(entry), name, version)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 
-from dynamic_mcp.config.access import ToolAccess
+from dynamic_mcp.config.access import ToolEffects
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.doctor.call_rules import check_globs, find_rules, tools_of
 from dynamic_mcp.doctor.findings import Finding, KnownCatalogs, warning
@@ -30,7 +30,7 @@ def check(config: Config, load_catalogs: KnownCatalogs) -> Iterator[Finding]:
             yield from check_globs(f"{rule.id}.resources", rule.resources, resources, "resource", Globs.may_match)
         for name in servers:
             if name in catalogs:
-                yield from _check_writers(rule, catalogs[name], config.presentations[name].access)
+                yield from _check_writers(rule, catalogs[name], config.presentations[name].effects)
 
 
 def _resources_of(servers: Iterable[str], catalogs: Mapping[str, Catalog]) -> list[str] | None:
@@ -41,13 +41,13 @@ def _resources_of(servers: Iterable[str], catalogs: Mapping[str, Catalog]) -> li
     return list(chain.from_iterable(each.entries(kind) for each in known for kind in _RESOURCES))
 
 
-def _check_writers(rule: Cache, catalog: Catalog, access: ToolAccess) -> Iterator[Finding]:
+def _check_writers(rule: Cache, catalog: Catalog, effects: ToolEffects) -> Iterator[Finding]:
     """Check that named tools can be cached; `*` stands for all read-only ones."""
     globs = Globs(glob for glob in rule.tools if glob != "*")
     matching = {name: tool for name, tool in catalog.tools.items() if globs.matches(name)}
-    writers = [name for name, tool in matching.items() if access_of(name, tool, access).access != "read"]
+    writers = [name for name, tool in matching.items() if access_of(name, tool, effects).access != "read"]
     if writers:
         named = ", ".join(f"`{name}`" for name in writers[:_MAX_NAMED])
         more = f" and {pluralize(len(writers) - _MAX_NAMED, 'other tool')}" if len(writers) > _MAX_NAMED else ""
         what = f"{named}{more} may change something, so the results are not kept"
-        yield warning(f"{rule.id}.tools", what, "put what only reads into `access.read` of the server")
+        yield warning(f"{rule.id}.tools", what, "put what only reads into `effects.read` of the server")

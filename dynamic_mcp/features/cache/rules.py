@@ -38,7 +38,7 @@ class CacheRules(RuleSet):
 
     def __init__(self, presentation: Presentation, server: str) -> None:
         rules = list(zip(presentation.rules_of("cache", Cache), list_rules(presentation, server), strict=True))
-        self._access = presentation.access
+        self._effects = presentation.effects
         self._tools = [(Globs(each.tools), rule) for each, rule in rules]
         self._resources = [(Globs(each.resources), rule) for each, rule in rules]
         self._tool_rules: NameMemo[str, KeepRule | None] = NameMemo(
@@ -60,7 +60,7 @@ class CacheRules(RuleSet):
         """Return the hash of a tool's definition from its server; None if the tool may write."""
         found = self._definitions.get(name)
         if found is None or found.raw is not definition:
-            reads = access_of(name, definition, self._access).access == "read"
+            reads = access_of(name, definition, self._effects).access == "read"
             digest = hashlib.sha256(bytes(definition)).digest() if reads else None
             found = _Definition(definition, digest)
             if len(name) <= _LONGEST_NAME:

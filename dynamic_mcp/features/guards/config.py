@@ -8,25 +8,35 @@ from msgspec.structs import replace
 from dynamic_mcp.config.flaws import FlawError
 from dynamic_mcp.config.resolved import Presentation
 from dynamic_mcp.config.rules import CallRule
+from dynamic_mcp.config.section import Everyday
 from dynamic_mcp.config.types import Globs, JsonPath, LongText, Pattern
 
 
 class Guard(CallRule, frozen=True):
     """A rule on the arguments of tools: `deny` refuses what it matches, `allow` what it does not match."""
 
-    tools: Annotated[Globs, "The tools, by the names that the server gives them; globs. Default: all."] = ("*",)
+    tools: Annotated[
+        Globs, "The tools that the rule is about, by the names that the server gives them. Default: all.", Everyday()
+    ] = ("*",)
     path: Annotated[
         JsonPath | None,
-        "A JSONPath to the values to judge, such as `$.sql`. A value that is no text is judged as compact JSON."
-        " Default: every text in the arguments.",
+        "Which values to check. One that is no text is checked as compact JSON. Default: every text in the"
+        " arguments.",
+        Everyday(),
     ] = field(default=None, name="argument")
-    deny: Annotated[Pattern | None, "A regular expression (RE2) that no value may contain."] = None
+    deny: Annotated[Pattern | None, "Refuse the call if a value contains this (RE2).", Everyday()] = None
     allow: Annotated[
-        Pattern | None, "A regular expression (RE2) that every value must match as a whole; there must be a value."
+        Pattern | None,
+        "Refuse the call unless each value matches this as a whole (RE2), and there is one.",
+        Everyday(),
     ] = None
-    message: Annotated[LongText, "What the model is told. Default: which rule refused the call."] = ""
+    message: Annotated[LongText, "What the model is told if the call is refused. Default: which rule refused it."] = (
+        ""
+    )
     effect: Annotated[
-        Literal["deny", "ask"], "`ask` has a person approve the call instead of refusing it. Default: deny."
+        Literal["deny", "ask"],
+        "`ask` asks a person instead of refusing the call. Default: deny.",
+        Everyday(),
     ] = "deny"
 
     def __post_init__(self) -> None:

@@ -6,6 +6,7 @@ from msgspec import Meta
 
 from dynamic_mcp.config.flaws import FlawError
 from dynamic_mcp.config.rules import CallRule
+from dynamic_mcp.config.section import Everyday
 from dynamic_mcp.config.types import Globs, Rate
 
 # What gets a separate count.
@@ -15,19 +16,26 @@ Counted = Literal["person", "tool"]
 class Limit(CallRule, frozen=True):
     """A bound on how often, or how many at once, tools are called."""
 
-    tools: Annotated[Globs, "The tools, by the names that the server gives them; globs. Default: all."] = ("*",)
+    tools: Annotated[
+        Globs, "The tools that the rule is about, by the names that the server gives them. Default: all.", Everyday()
+    ] = ("*",)
     per: Annotated[
         tuple[Counted, ...],
-        "What is counted for itself: each person, each tool, or each person's calls of each tool. Default: all calls"
-        " together.",
+        "What is counted separately: each person, each tool, or, with both, each person's calls of each tool."
+        " Default: all calls together.",
+        Everyday(),
     ] = ()
-    rate: Annotated[Rate | None, "Calls in a time: `5/s`, `60/min`, `1000/h`, `10000/d`."] = None
+    rate: Annotated[
+        Rate | None, "How many calls in which time: `5/s`, `60/min`, `1000/h`, `10000/d`.", Everyday()
+    ] = None
     burst: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)] | None,
-        "How many may come at once after a pause. Default: the calls of one second, at least 1.",
+        "How many calls may come at once after a pause. Default: the calls of one second, at least 1.",
     ] = None
     concurrent: Annotated[
-        Annotated[int, Meta(ge=1, le=1024)] | None, "The maximum number of calls at once; further ones wait."
+        Annotated[int, Meta(ge=1, le=1024)] | None,
+        "The maximum number of calls of these tools at once; further ones wait. `concurrency` is about the whole"
+        " server.",
     ] = None
 
     def __post_init__(self) -> None:

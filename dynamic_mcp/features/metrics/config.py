@@ -25,7 +25,7 @@ class Metrics(Section, Private, frozen=True):
         " Default: 127.0.0.1:9464.",
     ] = TcpAddress(port=DEFAULT_PORT)
     token: Annotated[
-        str | None, "The bearer token that readers must show. Write `${VARIABLE}`, not the token itself."
+        str | None, "The bearer token that a reader must send. Write `${VARIABLE}`, not the token itself."
     ] = None
 
     @property

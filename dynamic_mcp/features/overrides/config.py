@@ -8,7 +8,6 @@ from msgspec import Meta, field
 from msgspec.structs import replace
 
 from dynamic_mcp.config.flaws import FlawError, printable
-from dynamic_mcp.config.resolved import Presentation
 from dynamic_mcp.config.section import Section, Value
 from dynamic_mcp.config.types import LongText, RawJson
 
@@ -18,25 +17,29 @@ _Name = Annotated[str, Meta(min_length=1, max_length=200)]
 class ArgumentOverride(Section, frozen=True):
     """How an argument of a tool is shown, and what is sent for it."""
 
-    rename: Annotated[_Name | None, "Another name."] = None
-    description: Annotated[LongText | None, "Another description."] = None
-    default: Annotated[RawJson | None, "What is sent if a call does not give it; so it is not required."] = None
+    rename: Annotated[_Name | None, "Another name for the argument."] = None
+    description: Annotated[LongText | None, "Another description of the argument."] = None
+    default: Annotated[RawJson | None, "What is sent if a call leaves the argument out; so it is not required."] = (
+        None
+    )
     fixed: Annotated[RawJson | None, "What is always sent. The argument is not shown."] = None
-    is_hidden: Annotated[bool | None, "Do not show it, nor accept it. Default: false."] = field(
+    is_hidden: Annotated[bool | None, "Hide the argument, and do not accept it. Default: false."] = field(
         default=None, name="hide"
     )
 
 
 class Annotations(Section, frozen=True):
-    """What is shown of the effects of a tool."""
+    """What clients are shown of the effects of a tool. For rules, `effects` of the server says what they are."""
 
-    title: Annotated[LongText | None, "A title for people."] = None
-    read_only: Annotated[bool | None, "It only reads."] = field(default=None, name="readOnlyHint")
-    destructive: Annotated[bool | None, "It may destroy something."] = field(default=None, name="destructiveHint")
-    idempotent: Annotated[bool | None, "The same call again has no further effect."] = field(
+    title: Annotated[LongText | None, "Another title, for people."] = None
+    read_only: Annotated[bool | None, "Whether the tool only reads."] = field(default=None, name="readOnlyHint")
+    destructive: Annotated[bool | None, "Whether the tool may destroy something."] = field(
+        default=None, name="destructiveHint"
+    )
+    idempotent: Annotated[bool | None, "Whether the same call again has no further effect."] = field(
         default=None, name="idempotentHint"
     )
-    open_world: Annotated[bool | None, "It works with things outside of the server."] = field(
+    open_world: Annotated[bool | None, "Whether the tool works with things outside of the server."] = field(
         default=None, name="openWorldHint"
     )
 
@@ -54,20 +57,22 @@ def _list_annotations(annotations: Annotations) -> Mapping[str, str | bool]:
 
 
 class Override(Section, frozen=True):
-    """How a tool is shown to clients. What it does not give stays as the server says it."""
+    """How a tool is shown to clients. What it does not give stays as the server says it.
+
+    `tools.exclude` of the server takes a tool away.
+    """
 
     tools: str = field(default="", name="x-tools")
-    rename: Annotated[_Name | None, "Another name; only for a single tool, not for a glob."] = None
-    title: Annotated[LongText | None, "Another title."] = None
-    description: Annotated[LongText | None, "Another description."] = None
+    rename: Annotated[_Name | None, "Another name for the tool; not for a glob."] = None
+    title: Annotated[LongText | None, "Another title for the tool."] = None
+    description: Annotated[LongText | None, "Another description of the tool."] = None
     annotations: Annotated[
         Annotated[Mapping[str, str | bool], Value(_list_annotations, written=Annotations)],
         "Other annotations; those that are left out stay.",
     ] = {}
-    is_hidden: Annotated[bool | None, "Neither list the tool nor accept calls of it. Default: false."] = field(
-        default=None, name="hide"
-    )
-    arguments: Annotated[dict[str, ArgumentOverride], "Its arguments, by the server's names for them."] = {}
+    arguments: Annotated[
+        dict[str, ArgumentOverride], "The arguments of the tool, by the server's names for them."
+    ] = {}
 
 
 def _find_twice(overrides: Iterable[Override | ArgumentOverride]) -> str | None:
@@ -99,22 +104,6 @@ def _check_arguments(tool: str, arguments: Mapping[str, ArgumentOverride]) -> No
 
 
 Overrides = Annotated[tuple[Override, ...], Value(_with_names, written=dict[str, Override])]
-
-
-def resolve(presentation: Presentation) -> Presentation:
-    """Apply the read-only hints of overrides to a presentation."""
-    hints = read_only_hints(presentation.rules_of("overrides", Override))
-    return replace(presentation, access=replace(presentation.access, hints=hints))
-
-
-def read_only_hints(overrides: Iterable[Override]) -> tuple[tuple[str, bool], ...]:
-    """Return the read-only hints of overrides: exact names first, since they win over globs."""
-    hints = [
-        (each.tools, bool(hint) and not each.annotations.get("destructiveHint"))
-        for each in overrides
-        if (hint := each.annotations.get("readOnlyHint")) is not None
-    ]
-    return tuple(sorted(hints, key=lambda hint: is_glob(hint[0])))
 
 
 def is_glob(tools: str) -> bool:

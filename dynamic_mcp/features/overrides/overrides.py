@@ -102,11 +102,9 @@ class Overrides:
         complaints: list[str] = []
         for name, entry in tools.items():
             try:
-                shown = self._show_one(name, entry)
+                found.append(self._show_one(name, entry))
             except CannotShow as exc:
                 complaints.append(_complain(name, str(exc)))
-                continue
-            found += [] if shown is None else [shown]
         found = _without_clashes(found, complaints)
         entries: Mapping[str, Raw] = {each.name: each.entry for each in found}
         if len(entries) == len(tools) and all(entries.get(name) is entry for name, entry in tools.items()):
@@ -126,19 +124,14 @@ class Overrides:
         renamed = [own_name for own_name, override in self._exact.items() if override.rename == shown]
         return [own_name for own_name in (*renamed, shown) if self._shown_name(own_name) == shown]
 
-    def _shown_name(self, own_name: str) -> str | None:
-        """Return the shown name of a tool; None if it is hidden."""
+    def _shown_name(self, own_name: str) -> str:
         override = self.find(own_name)
-        if override is None:
-            return own_name
-        return None if override.is_hidden else override.rename or own_name
+        return own_name if override is None else override.rename or own_name
 
-    def _show_one(self, name: str, entry: Raw) -> OverriddenTool | None:
+    def _show_one(self, name: str, entry: Raw) -> OverriddenTool:
         override = self.find(name)
         if override is None:
             return OverriddenTool(name, name, entry)
-        if override.is_hidden:
-            return None
         exact = self._exact.get(name)
         return show_tool(name, entry, override, exact={} if exact is None else exact.arguments)
 
@@ -176,7 +169,6 @@ def _merge(tool: str, overrides: Sequence[Override]) -> Override:
         title=_first(each.title for each in overrides),
         description=_first(each.description for each in overrides),
         annotations={name: value for each in reversed(overrides) for name, value in each.annotations.items()},
-        is_hidden=_first(each.is_hidden for each in overrides),
         arguments={
             name: _merge_argument([each.arguments[name] for each in overrides if name in each.arguments])
             for name in arguments

@@ -16,15 +16,15 @@ class Plugin(Section, frozen=True):
         PluginName,
         "The name under which a package offers it (entry point group `dynamic_mcp.middleware`), or `module:Class`.",
     ]
-    servers: Annotated[Globs, "The servers that it is used for, by name; globs. Default: all."] = ("*",)
-    options: Annotated[dict[str, Json], "What it is given when it is opened."] = {}
-    timeout_s: Annotated[Duration, "How long each of its steps may take, without what follows it. Default: 5s."] = (
-        field(default=5.0, name="timeout")
-    )
+    servers: Annotated[Globs, "The servers that it is used for. Default: all."] = ("*",)
+    options: Annotated[dict[str, Json], "What the plug-in gets when it is opened."] = {}
+    timeout_s: Annotated[
+        Duration, "How long each of its steps may take, without what comes after it. Default: 5s."
+    ] = field(default=5.0, name="timeout")
     on_error: Annotated[
         Literal["fail", "skip"],
-        "What an error of the plug-in does to a call: `fail` refuses it, `skip` goes on without the plug-in."
-        " Default: fail.",
+        "What an error of the plug-in does to a call: `fail` refuses it, `skip` continues without the"
+        " plug-in. Default: fail.",
     ] = "fail"
 
     @property

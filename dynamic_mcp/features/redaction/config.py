@@ -6,7 +6,7 @@ from msgspec import Meta, field
 
 from dynamic_mcp.config.flaws import FlawError
 from dynamic_mcp.config.rules import CallRule
-from dynamic_mcp.config.section import Value
+from dynamic_mcp.config.section import Everyday, Value
 from dynamic_mcp.config.types import Globs, Pattern, unique
 
 # The texts that a rule applies to.
@@ -20,20 +20,23 @@ class Redact(CallRule, frozen=True):
 
     tools: Annotated[
         Globs | None,
-        "The tools, by the names that the server gives them; globs. Default: all, and resources and prompts too.",
+        "The tools that the rule is about, by the names that the server gives them. Default: all, and"
+        " resources and prompts too.",
     ] = None
     places: Annotated[
         Annotated[tuple[Place, ...], Meta(min_length=1)],
-        "Where: in what the server answers, or in what it is sent. Default: results.",
+        "Where to replace: in what the server answers (`results`), or in what it is sent (`arguments`)."
+        " Default: results.",
     ] = field(default=("results",), name="in")
     presets: Annotated[
         _Presets,
-        "Ready sets: private keys and API keys, tokens and passwords in URLs and headers, mail addresses, numbers of"
-        " payment cards.",
+        "Ready-made patterns: private keys and API keys (`keys`), tokens and passwords in URLs and headers"
+        " (`tokens`), mail addresses (`emails`), numbers of payment cards (`card_numbers`).",
+        Everyday(),
     ] = ()
-    pattern: Annotated[Pattern | None, "A regular expression (RE2)."] = None
-    replacement: Annotated[Annotated[str, Meta(max_length=1000)], "The new text. Default: `[redacted]`."] = field(
-        default="[redacted]", name="replace"
+    pattern: Annotated[Pattern | None, "What to replace (RE2)."] = None
+    replacement: Annotated[Annotated[str, Meta(max_length=1000)], "The text to put there. Default: `[redacted]`."] = (
+        field(default="[redacted]", name="replace")
     )
 
     def __post_init__(self) -> None:

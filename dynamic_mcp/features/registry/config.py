@@ -27,9 +27,9 @@ class Registry(Section, Private, frozen=True):
     """A registry of servers with the API v0.1 of the official one."""
 
     shown: ClassVar = ("name", "url")
-    name: Annotated[Annotated[str, Meta(min_length=1, max_length=NAME_LENGTH)], "What `--registry` calls it."]
-    url: Annotated[Url, "Its URL, without `/v0.1`."]
-    headers: Annotated[Headers, "HTTP headers for every request. Write `${VARIABLE}`, not a secret itself."] = {}
+    name: Annotated[Annotated[str, Meta(min_length=1, max_length=NAME_LENGTH)], "The name for `--registry`."]
+    url: Annotated[Url, "The URL of the registry, without `/v0.1`."]
+    headers: Annotated[Headers, "HTTP headers for every request. Write `${VARIABLE}` for a secret."] = {}
 
 
 def _check_registries(registries: Sequence[Registry]) -> tuple[Registry, ...]:

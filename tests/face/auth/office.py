@@ -26,7 +26,7 @@ from tests.web import web_client
 
 TOKENS = {name: f"front-token-of-{name}-k3W9x2QmZ7vR4tLpB8nY5cJd6sHg1fAe" for name in ("ann", "bob")}
 BEARER = BearerAuth(tuple(NamedToken(token, name) for name, token in TOKENS.items()))
-FORWARDED = Forwarded(trusted=("127.0.0.1",))
+FORWARDED = Forwarded(trusted_proxies=("127.0.0.1",))
 ASKS: Json = {"elicitation": {"form": {}, "url": {}}}
 _LINK = re.compile(r"http://127\.0\.0\.1:[0-9]+/upstream-login/[A-Za-z0-9_-]+")
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from mcp.shared import inbound as peer
 
-from dynamic_mcp.config.resolved import Exposure
+from dynamic_mcp.config.types import DirectTools
 from dynamic_mcp.errors import HEADER_MISMATCH
 from dynamic_mcp.face.http.core import HttpFace
 from dynamic_mcp.face.http.options import HttpOptions
@@ -152,7 +152,7 @@ async def test_the_annotated_parameters_of_a_known_tool_must_be_in_the_headers(
 ) -> None:
     dispatcher = FakeDispatcher()
     proxy = Proxy(
-        config_of(group_config(exposure=Exposure(direct=True, pinned=()))),
+        config_of(group_config(direct=DirectTools(is_all=True))),
         opener=Opener(up=[FakeUpstream({"tools/list": {"tools": _TOOLS}})]),
     )
     face = HttpFace(proxy, HttpOptions(), dispatcher=dispatcher)

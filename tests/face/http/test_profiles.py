@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dynamic_mcp.config.access import Profile
+from dynamic_mcp.config.types import DirectTools
 from dynamic_mcp.face.http.core import HttpFace
 from dynamic_mcp.face.http.paths import Paths, Route, ServedEndpoint
 from tests.face.http.modern_parties import ModernHttpClient, modern
@@ -13,7 +14,7 @@ from tests.fakes import FakeUpstream, Json, Opener
 
 PROFILES = (
     Profile("review", servers=("docs",), instructions="You review."),
-    Profile("direct", is_direct=True),
+    Profile("direct", direct=DirectTools(is_all=True)),
     Profile("two words é", servers=("git",)),
 )
 # What is at no path: as it would be found by somebody who tries.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.config.resolved import Exposure
+from dynamic_mcp.config.types import DirectTools
 from tests.fakes import Client, FakeUpstream, settled, text_of
 from tests.features.approvals.scene import (
     ANSWERS,
@@ -34,7 +34,7 @@ from tests.proxy.windows import windows
     ],
 )
 async def test_prompts_resources_and_listed_tools_wait_too(method: str, params: Json, kind: str) -> None:
-    async with approving(exposure=Exposure(direct=True, pinned=())) as on:
+    async with approving(direct=DirectTools(is_all=True)) as on:
         client = await on.join()
         asking = asyncio.create_task(client.request(method, params))
         pending = await on.waits()

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from msgspec import Raw
 
-from dynamic_mcp.config.access import ToolAccess
+from dynamic_mcp.config.access import ToolEffects
 from dynamic_mcp.doctor.findings import Finding
 from dynamic_mcp.features.cache.check import check
 from dynamic_mcp.features.cache.config import Cache
@@ -30,10 +30,10 @@ CATALOG = catalog("get_item", "delete_item", "query", resources=("x://one",), te
 
 
 def find(
-    *rules: Cache, catalogs: Mapping[str, Catalog] | None = None, access: ToolAccess | None = None
+    *rules: Cache, catalogs: Mapping[str, Catalog] | None = None, effects: ToolEffects | None = None
 ) -> list[Finding]:
     """Return what is found wrong with what is kept of one server."""
-    config = config_of(group_config("a", rules={"cache": rules}, access=access or ToolAccess()))
+    config = config_of(group_config("a", rules={"cache": rules}, effects=effects or ToolEffects()))
     return list(check(config, lambda: {"a": CATALOG} if catalogs is None else catalogs))
 
 
@@ -58,5 +58,5 @@ def test_tools_that_may_write_are_named_where_their_results_are_to_be_kept() -> 
     assert finding.where == "mcpServers.a.cache[0].tools"
     assert "`delete_item`" in finding.what
     assert "`get_item`" not in finding.what
-    read = ToolAccess(read=("delete_item", "query"))
-    assert find(Cache("mcpServers.a.cache[0]", tools=("*_item",)), access=read) == []
+    read = ToolEffects(read=("delete_item", "query"))
+    assert find(Cache("mcpServers.a.cache[0]", tools=("*_item",)), effects=read) == []

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from dynamic_mcp.config.access import ToolAccess
+from dynamic_mcp.config.access import ToolEffects
 from dynamic_mcp.config.resolved import Config, Program, Share
 from dynamic_mcp.features.cache.clearing import SEEN_AFTER_S, mark_cleared
 from dynamic_mcp.features.cache.config import Cache
@@ -341,7 +341,7 @@ async def test_a_tool_that_the_config_calls_a_writer_is_not_answered_from_what_w
     async with scene(ALL) as on:
         client = await on.client()
         await get(client)
-        on.proxy.apply(on.config(ALL, access=ToolAccess(write=("get_x",))))
+        on.proxy.apply(on.config(ALL, effects=ToolEffects(write=("get_x",))))
         assert [await get(client), await get(client)] == ["get_x 2", "get_x 3"]
 
 

@@ -47,9 +47,11 @@ def test_globs_of_guards_that_match_no_known_tool_are_found() -> None:
 
 
 def test_a_rule_of_the_settings_is_about_the_tools_of_all_servers() -> None:
-    assert found(Guard("settings.guards[0]", tools=("run", "query"), deny="x")) == {}
-    assert list(found(Guard("settings.guards[0]", tools=("walk",), deny="x"))) == ["settings.guards[0].tools[0]"]
-    assert found(Guard("settings.guards[0]", tools=("walk",), deny="x"), catalogs={"a": CATALOGS["a"]}) == {}
+    assert found(Guard("settings.defaults.guards[0]", tools=("run", "query"), deny="x")) == {}
+    assert list(found(Guard("settings.defaults.guards[0]", tools=("walk",), deny="x"))) == [
+        "settings.defaults.guards[0].tools[0]"
+    ]
+    assert found(Guard("settings.defaults.guards[0]", tools=("walk",), deny="x"), catalogs={"a": CATALOGS["a"]}) == {}
 
 
 def test_an_argument_that_no_tool_describes_is_found() -> None:

@@ -43,9 +43,9 @@ def test_nothing_is_said_of_what_a_server_has_not_been_asked_for() -> None:
 
 
 def test_a_limit_of_several_servers_need_not_match_something_of_each() -> None:
-    limits = (Limit("settings.limits[0]", tools=("get_item", "gone"), rate=1),)
+    limits = (Limit("settings.defaults.limits[0]", tools=("get_item", "gone"), rate=1),)
 
     found = find(limits, {"a": catalog("get_item"), "b": catalog("other")}, "a", "b")
 
-    assert [each.where for each in found] == ["settings.limits[0].tools[1]"]
+    assert [each.where for each in found] == ["settings.defaults.limits[0].tools[1]"]
     assert find(limits, {"a": catalog("get_item")}, "a", "b") == []

@@ -26,7 +26,7 @@ def test_nothing_is_wrong_with_overrides_that_work() -> None:
 
 
 def test_a_tool_that_the_server_does_not_have_is_found_and_the_closest_suggested() -> None:
-    wrong: Json = {"create_isue": {"title": "x"}, "delete_*": {"hide": True}}
+    wrong: Json = {"create_isue": {"title": "x"}, "delete_*": {"title": "y"}}
     findings = found(wrong)
     assert "did you mean `create_issue`?" in findings["mcpServers.a.overrides.create_isue"]
     assert "matches no tool" in findings['mcpServers.a.overrides["delete_*"]']

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from dynamic_mcp.config.resolved import Exposure, ToolFilter
+from dynamic_mcp.config.resolved import ToolFilter
+from dynamic_mcp.config.types import DirectTools
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import Client, FakeUpstream, Json, Opener, config_of, group_config, settled, text_of, tool
 from tests.features.overrides.overridden import rules_of
@@ -34,8 +35,8 @@ OVERRIDES: Json = {
             "labels": {"default": ["new"]},
         },
     },
-    "internal_*": {"hide": True},
 }
+WITHOUT_INTERNAL = ToolFilter(exclude=("internal_*",))
 SHOWN = {
     "type": "object",
     "properties": {
@@ -81,7 +82,7 @@ async def scene(
     **changes: Json,
 ) -> AsyncIterator[Scene]:
     upstream = FakeUpstream({"tools/call": DONE, "tools/list": {"tools": list(offered)}})
-    config = group_config("up", rules=rules_of(**overrides), **changes)
+    config = group_config("up", **{"rules": rules_of(**overrides), "tools": WITHOUT_INTERNAL, **changes})
     proxy = Proxy(config_of(config, access=access), opener=Opener(up=[upstream]))
     try:
         client = Client(proxy, only=only)
@@ -104,7 +105,7 @@ async def test_models_find_and_call_tools_as_the_config_shows_them() -> None:
 
 @pytest.mark.parametrize("only", [None, "up"])
 async def test_tools_that_are_listed_by_themselves_are_listed_as_shown(only: str | None) -> None:
-    async with scene(only=only, exposure=Exposure(direct=True, pinned=())) as on:
+    async with scene(only=only, direct=DirectTools(is_all=True)) as on:
         listed = (await on.client.request("tools/list"))["result"]["tools"]
         prefix = "up__" if only is None else ""
         assert [each["name"] for each in listed] == [f"{prefix}new_issue", f"{prefix}get_issue"]
@@ -119,8 +120,8 @@ async def test_tools_that_are_listed_by_themselves_are_listed_as_shown(only: str
 
 @pytest.mark.parametrize("only", [None, "up"])
 @pytest.mark.parametrize("name", ["create_issue", "internal_debug", "internal_reset"])
-async def test_an_old_name_and_a_hidden_tool_do_not_exist(name: str, only: str | None) -> None:
-    async with scene(only=only, exposure=Exposure(direct=True, pinned=())) as on:
+async def test_an_old_name_and_an_excluded_tool_do_not_exist(name: str, only: str | None) -> None:
+    async with scene(only=only, direct=DirectTools(is_all=True)) as on:
         known = f"up__{name}" if only is None else name
         refusal = await on.call(known)
         assert refusal == (await on.call(f"{known[:-1]}x")).replace(f"{name[:-1]}x", name)
@@ -144,7 +145,7 @@ async def test_nor_do_they_for_the_meta_tools(name: str) -> None:
 async def test_what_is_not_shown_of_the_arguments_is_refused_where_the_schema_is_open(
     odd: str, only: str | None
 ) -> None:
-    async with scene(only=only, exposure=Exposure(direct=True, pinned=())) as on:
+    async with scene(only=only, direct=DirectTools(is_all=True)) as on:
         prefix = "up__" if only is None else ""
         refusal = await on.call(f"{prefix}new_issue", **{"text": "x", odd: "y"})
         assert f"`{odd}` is not a parameter of `new_issue`" in refusal
@@ -165,9 +166,9 @@ async def test_a_call_without_arguments_gets_what_is_fixed() -> None:
         assert on.sent() == [("get_issue", {"repo": "acme/app"})]
 
 
-async def test_filters_and_pinned_tools_go_by_the_names_of_the_server() -> None:
+async def test_filters_and_direct_tools_go_by_the_names_of_the_server() -> None:
     changes: Json = {
-        "exposure": Exposure(direct=False, pinned=("create_*",)),
+        "direct": DirectTools(globs=("create_*",)),
         "tools": ToolFilter(include=("create_issue",), exclude=()),
     }
     async with scene(**changes) as on:
@@ -183,7 +184,7 @@ async def test_access_rules_go_by_the_names_and_values_of_the_server_and_speak_o
     rule = {"effect": "deny", "tools": ["create_issue"], "arguments": {"$.body": {"pattern": ".*secret.*"}}}
     wrong_repo = {"effect": "deny", "tools": ["create_issue"], "arguments": {"$.repo": {"enum": ["evil"]}}}
     access = access_of(roles={"dev": [{}, rule, wrong_repo]}, people={"local": ["dev"]})
-    async with scene(only=only, access=access, exposure=Exposure(direct=True, pinned=())) as on:
+    async with scene(only=only, access=access, direct=DirectTools(is_all=True)) as on:
         prefix = "up__" if only is None else ""
         assert await on.call(f"{prefix}new_issue", text="x", repo="evil") == "done"
         refusal = await on.call(f"{prefix}new_issue", text="a secret")
@@ -203,7 +204,7 @@ async def test_a_tool_that_access_rules_hide_is_hidden_under_its_new_name_too() 
 
 async def test_a_tool_that_would_get_the_name_of_another_is_left_out_and_the_list_says_so() -> None:
     clash = {"create_issue": {"rename": "get_issue"}}
-    async with scene(clash, exposure=Exposure(direct=True, pinned=())) as on:
+    async with scene(clash, direct=DirectTools(is_all=True)) as on:
         result = (await on.client.request("tools/list"))["result"]
         assert "up__create_issue" not in [each["name"] for each in result["tools"]]
         assert "`create_issue` was left out" in str(result["_meta"])
@@ -219,7 +220,7 @@ async def test_two_tools_can_swap_their_names() -> None:
 
 
 async def test_a_list_that_is_the_same_is_not_told_to_have_changed() -> None:
-    async with scene(exposure=Exposure(direct=True, pinned=())) as on:
+    async with scene(direct=DirectTools(is_all=True)) as on:
         await on.client.request("tools/list")
         on.upstream.say({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
         await on.upstream.hears("tools/list", 2)
@@ -228,11 +229,11 @@ async def test_a_list_that_is_the_same_is_not_told_to_have_changed() -> None:
 
 
 async def test_other_overrides_after_a_reload_are_a_changed_list_and_count_at_once() -> None:
-    direct = Exposure(direct=True, pinned=())
-    async with scene(exposure=direct) as on:
+    direct = DirectTools(is_all=True)
+    async with scene(direct=direct) as on:
         await on.client.request("tools/list")
         changed = rules_of(create_issue={"rename": "report", "arguments": {"repo": {"fixed": "acme/web"}}})
-        on.proxy.apply(config_of(group_config("up", rules=changed, exposure=direct)))
+        on.proxy.apply(config_of(group_config("up", rules=changed, tools=WITHOUT_INTERNAL, direct=direct)))
         await on.client.hears("notifications/tools/list_changed")
         assert await on.call("up__report", body="b", labels=[]) == "done"
         assert on.sent() == [("create_issue", {"repo": "acme/web", "body": "b", "labels": []})]

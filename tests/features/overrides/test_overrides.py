@@ -34,12 +34,12 @@ def test_a_glob_is_about_all_its_tools_and_what_is_not_about_them_stays_the_same
 def test_an_exact_name_wins_over_globs_and_the_first_glob_over_others_member_by_member() -> None:
     overrides = overrides_of(
         **{
-            "*": {"title": "any", "description": "any", "hide": True, "annotations": {"readOnlyHint": True}},
+            "*": {"title": "any", "description": "any", "annotations": {"readOnlyHint": True}},
             "get_*": {"title": "getter", "annotations": {"readOnlyHint": False, "openWorldHint": True}},
-            "get_a": {"title": "a", "hide": False},
+            "get_a": {"title": "a"},
         }
     )
-    (tool,) = shown(overrides, tools_of(get_a={}, get_b={})).values()
+    tool = shown(overrides, tools_of(get_a={}, get_b={}))["get_a"]
     assert (tool["name"], tool["title"], tool["description"]) == ("get_a", "a", "any")
     assert tool["annotations"] == {"readOnlyHint": True, "openWorldHint": True}
 
@@ -158,8 +158,6 @@ def test_of_two_tools_by_one_name_the_one_that_has_it_from_its_server_stays() ->
     assert found.complaints == ("the tool `b` was left out, because of its override: another one is named `a`",)
 
 
-def test_a_name_is_free_once_its_tool_has_another_or_is_hidden() -> None:
-    tools = tools_of(a={}, b={})
-    for first in ({"hide": True}, {"rename": "c"}):
-        found = overrides_of(a=first, b={"rename": "a"}).show(tools)
-        assert (found.by_name["a"].own_name, found.complaints) == ("b", ())
+def test_a_name_is_free_once_its_tool_has_another() -> None:
+    found = overrides_of(a={"rename": "c"}, b={"rename": "a"}).show(tools_of(a={}, b={}))
+    assert (found.by_name["a"].own_name, found.complaints) == ("b", ())

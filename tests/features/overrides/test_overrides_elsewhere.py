@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from msgspec import Raw
 
-from dynamic_mcp.config.resolved import CallHandling, Exposure
+from dynamic_mcp.config.resolved import CallHandling, ToolFilter
+from dynamic_mcp.config.types import DirectTools
 from dynamic_mcp.identity import LOCAL_USER, Authentication, Principal
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import Client, FakeUpstream, Opener, client_of, config_of, group_config, text_of, tool
@@ -190,7 +191,7 @@ async def test_parameters_in_headers_are_those_that_are_shown(only: str | None, 
         {"tools/list": {"tools": [tool("put", inputSchema={"type": "object", "properties": properties})]}}
     )
     rules = rules_of(put={"rename": "store", "arguments": {"region": {"rename": "place"}, "tenant": {"fixed": "a"}}})
-    group = group_config("up", rules=rules, exposure=Exposure(direct=True, pinned=()))
+    group = group_config("up", rules=rules, direct=DirectTools(is_all=True))
     proxy = Proxy(config_of(group), opener=Opener(up=[upstream]))
     try:
         client = Client(proxy)
@@ -203,10 +204,10 @@ async def test_parameters_in_headers_are_those_that_are_shown(only: str | None, 
         await proxy.close()
 
 
-async def test_what_overrides_hide_is_not_counted_as_hidden_by_rules(tmp_path: Path) -> None:
+async def test_what_the_config_excludes_is_not_counted_as_hidden_by_rules(tmp_path: Path) -> None:
     access = access_of(roles={"dev": [{"id": "all"}, {"effect": "deny", "tools": ["broken"]}]})
-    overrides = rules_of(silent={"hide": True}, get_thing={"rename": "fetch"})
-    async with audited(tmp_path, access=access, rules=overrides) as on:
+    overrides = rules_of(get_thing={"rename": "fetch"})
+    async with audited(tmp_path, access=access, rules=overrides, tools=ToolFilter(exclude=("silent",))) as on:
         ann = await on.join(ANN)
         for _ in range(2):
             await ann.request("tools/call", {"name": "get_dynamic_tools", "arguments": {"group": "up"}})

@@ -35,8 +35,10 @@ def test_what_a_config_says_of_definitions_is_refused(tmp_path: Path) -> None:
     policies = [{"definitions": policy} for policy in ("trust", "warn", "hold")]
     of_servers = read(tmp_path / "servers", *((policy, {}) for policy in policies))
     assert of_servers == ["`mcpServers.a.definitions`: is an unknown field"] * 3
-    of_all = read(tmp_path / "settings", *(({}, policy) for policy in policies), ({}, {"lock_file": "pins.json"}))
-    assert of_all == ["`settings.definitions`: is an unknown field"] * 3 + [
+    of_all = read(
+        tmp_path / "settings", *(({}, {"defaults": policy}) for policy in policies), ({}, {"lock_file": "pins.json"})
+    )
+    assert of_all == ["`settings.defaults.definitions`: is an unknown field"] * 3 + [
         "`settings.lock_file`: is an unknown field"
     ]
 

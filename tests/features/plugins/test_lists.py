@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dynamic_mcp.config.resolved import Exposure, Rules
+from dynamic_mcp.config.resolved import Rules
+from dynamic_mcp.config.types import DirectTools
 from dynamic_mcp.features.overrides.config import Override
 from dynamic_mcp.middleware import (
     CallerInfo,
@@ -103,7 +104,7 @@ class Refreshing(Middleware):
         return [] if self.hides and kind == "tools" else items
 
 
-DIRECT = group_config("a", exposure=Exposure(direct=True, pinned=()))
+DIRECT = group_config("a", direct=DirectTools(is_all=True))
 
 
 def _rich() -> Any:

@@ -257,7 +257,7 @@ def _without_approve(document: Mapping[str, object], pending: QueuedApproval) ->
         return None
     globs = _at(document, "mcpServers", pending.group, "approve")
     if not isinstance(globs, list):
-        globs = _at(document, "settings", "approve")
+        globs = _at(document, "settings", "defaults", "approve")
     if not isinstance(globs, list):
         return None
     matching = [glob for glob in globs if Globs((str(glob),)).matches_variant(pending.name)]

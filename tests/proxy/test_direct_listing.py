@@ -7,13 +7,14 @@ import re
 
 import pytest
 
-from dynamic_mcp.config.resolved import Exposure, ToolFilter
+from dynamic_mcp.config.resolved import ToolFilter
+from dynamic_mcp.config.types import DirectTools
 from dynamic_mcp.errors import Unreachable
 from dynamic_mcp.mcp import names
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import Client, FakeUpstream, Json, Opener, client_of, config_of, group_config, settled, text_of, tool
 
-DIRECT = Exposure(direct=True, pinned=())
+DIRECT = DirectTools(is_all=True)
 DONE: Json = {"content": [{"type": "text", "text": "done"}]}
 
 
@@ -26,7 +27,7 @@ async def _names(client: Client) -> list[str]:
 
 
 async def test_a_config_in_which_all_is_direct_is_a_plain_aggregating_proxy() -> None:
-    configs = [group_config(name, exposure=DIRECT) for name in ("git", "zoo")]
+    configs = [group_config(name, direct=DIRECT) for name in ("git", "zoo")]
     opener = Opener(git=[_upstream("log", "show")], zoo=[_upstream("log")])
     async with client_of(opener, *configs) as client:
         await client.initialize()
@@ -41,7 +42,7 @@ async def test_a_config_in_which_all_is_direct_is_a_plain_aggregating_proxy() ->
 
 async def test_direct_groups_stand_beside_our_own_tools_and_are_not_told_twice() -> None:
     opener = Opener(git=[_upstream("log")], zoo=[_upstream("feed")])
-    async with client_of(opener, group_config("git", exposure=DIRECT), group_config("zoo")) as client:
+    async with client_of(opener, group_config("git", direct=DIRECT), group_config("zoo")) as client:
         await client.initialize()
 
         listed = (await client.request("tools/list"))["result"]["tools"]
@@ -52,9 +53,9 @@ async def test_direct_groups_stand_beside_our_own_tools_and_are_not_told_twice()
 
 
 async def test_pinned_tools_are_listed_too_and_stay_in_their_group() -> None:
-    pinned = Exposure(direct=False, pinned=("log", "show_*"))
+    pinned = DirectTools(globs=("log", "show_*"))
     opener = Opener(git=[_upstream("log", "show_a", "show_b", "push")])
-    async with client_of(opener, group_config("git", exposure=pinned)) as client:
+    async with client_of(opener, group_config("git", direct=pinned)) as client:
         await client.initialize()
 
         assert (await _names(client))[2:] == ["git__log", "git__show_a", "git__show_b"]
@@ -70,7 +71,7 @@ async def test_the_schema_and_all_else_of_a_tool_are_listed_byte_for_byte() -> N
         b'"annotations":{"readOnlyHint":true}'
     )
     upstream = FakeUpstream({"tools/list": b'{"tools":[{"name":"a b",' + members + b"}]}"})
-    async with client_of(Opener(up=[upstream]), group_config("up", exposure=DIRECT)) as client:
+    async with client_of(Opener(up=[upstream]), group_config("up", direct=DIRECT)) as client:
         await client.initialize()
 
         line = await client.exchange("tools/list")
@@ -82,7 +83,7 @@ async def test_the_schema_and_all_else_of_a_tool_are_listed_byte_for_byte() -> N
 
 async def test_names_fit_every_client_do_not_collide_and_lead_back() -> None:
     opener = Opener(a=[_upstream("b__c", "t" * 100, "\u65e5\u672c")], a__b=[_upstream("c")])
-    configs = [group_config(name, exposure=DIRECT) for name in ("a", "a__b")]
+    configs = [group_config(name, direct=DIRECT) for name in ("a", "a__b")]
     async with client_of(opener, *configs) as client:
         await client.initialize()
 
@@ -98,7 +99,7 @@ async def test_names_fit_every_client_do_not_collide_and_lead_back() -> None:
 
 async def test_a_new_tool_is_announced_and_listed() -> None:
     upstream = _upstream("old")
-    async with client_of(Opener(up=[upstream]), group_config("up", exposure=DIRECT)) as client:
+    async with client_of(Opener(up=[upstream]), group_config("up", direct=DIRECT)) as client:
         await client.initialize()
         assert await _names(client) == ["up__old"]
         before = len(client.heard("notifications/tools/list_changed"))
@@ -112,7 +113,7 @@ async def test_a_new_tool_is_announced_and_listed() -> None:
 
 async def test_a_group_that_is_down_is_said_to_be_missing() -> None:
     broken = Unreachable("bad", "the command `x` was not found", final=True)
-    configs = [group_config(name, exposure=DIRECT) for name in ("bad", "good")]
+    configs = [group_config(name, direct=DIRECT) for name in ("bad", "good")]
     async with client_of(Opener(bad=[broken], good=[_upstream("a")]), *configs) as client:
         await client.initialize()
 
@@ -130,7 +131,7 @@ async def test_what_servers_say_reaches_the_model_when_nobody_asks_for_their_gro
         "instructions": "Mind the gap.",
     }
     proxy = Proxy(
-        config_of(group_config("up", exposure=DIRECT)), opener=Opener(up=[FakeUpstream({"initialize": welcome})])
+        config_of(group_config("up", direct=DIRECT)), opener=Opener(up=[FakeUpstream({"initialize": welcome})])
     )
     try:
         first, second = Client(proxy), Client(proxy)
@@ -148,7 +149,7 @@ async def test_what_servers_say_reaches_the_model_when_nobody_asks_for_their_gro
 
 async def test_long_lists_come_in_pages() -> None:
     tools = [f"t{n}" for n in range(1500)]
-    async with client_of(Opener(up=[_upstream(*tools)]), group_config("up", exposure=DIRECT)) as client:
+    async with client_of(Opener(up=[_upstream(*tools)]), group_config("up", direct=DIRECT)) as client:
         await client.initialize()
 
         first = (await client.request("tools/list"))["result"]
@@ -160,7 +161,7 @@ async def test_long_lists_come_in_pages() -> None:
 
 
 async def test_excluded_tools_are_neither_listed_nor_called_by_their_listed_name() -> None:
-    config = group_config("up", exposure=DIRECT, tools=ToolFilter(include=("*",), exclude=("drop",)))
+    config = group_config("up", direct=DIRECT, tools=ToolFilter(include=("*",), exclude=("drop",)))
     upstream = _upstream("keep", "drop")
     async with client_of(Opener(up=[upstream]), config) as client:
         await client.initialize()
@@ -171,7 +172,7 @@ async def test_excluded_tools_are_neither_listed_nor_called_by_their_listed_name
 
 
 async def test_a_name_that_two_groups_could_have_never_changes_its_owner() -> None:
-    configs = [group_config(name, exposure=DIRECT) for name in ("a", "a__b")]
+    configs = [group_config(name, direct=DIRECT) for name in ("a", "a__b")]
     for late in ("a", "a__b"):
         opener = Opener(a=[_upstream("b__c")], a__b=[_upstream("c")])
         opener.plan[late] = [Unreachable(late, "is away")]
@@ -188,7 +189,7 @@ async def test_a_name_that_two_groups_could_have_never_changes_its_owner() -> No
 
 
 async def test_where_all_is_direct_an_unknown_name_leads_to_the_list() -> None:
-    async with client_of(Opener(up=[_upstream("log")]), group_config("up", exposure=DIRECT)) as client:
+    async with client_of(Opener(up=[_upstream("log")]), group_config("up", direct=DIRECT)) as client:
         await client.initialize()
 
         for name in ("up__lag", "nothing"):
@@ -197,12 +198,12 @@ async def test_where_all_is_direct_an_unknown_name_leads_to_the_list() -> None:
 
 
 @pytest.mark.parametrize("group", ["my group", "a.b", "gruppe-ä", "日本", "g" * 60, "g" * 64])
-@pytest.mark.parametrize("exposure", [DIRECT, Exposure(direct=False, pinned=("l*",))])
+@pytest.mark.parametrize("direct", [DIRECT, DirectTools(globs=("l*",))])
 async def test_a_group_whose_name_clients_do_not_take_lists_its_tools_by_their_short_form(
-    group: str, exposure: Exposure
+    group: str, direct: DirectTools
 ) -> None:
     opener = Opener(**{group: [_upstream("log")]})
-    async with client_of(opener, group_config(group, exposure=exposure)) as client:
+    async with client_of(opener, group_config(group, direct=direct)) as client:
         assert "error" not in await client.initialize()
 
         listed = (await _names(client))[-1]
@@ -215,7 +216,7 @@ async def test_no_tool_takes_the_short_form_of_another_group_s_tool() -> None:
     short = names.qualified_name("my group", "log")
     theirs = short.removeprefix("my_group__")
     opener = Opener(**{"my_group": [_upstream(theirs)], "my group": [_upstream("log")]})
-    configs = [group_config(name, exposure=DIRECT) for name in ("my_group", "my group")]
+    configs = [group_config(name, direct=DIRECT) for name in ("my_group", "my group")]
     async with client_of(opener, *configs) as client:
         await client.initialize()
         await _names(client)

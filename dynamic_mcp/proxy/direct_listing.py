@@ -16,8 +16,8 @@ from dynamic_mcp.proxy.lists import WAIT_S, learn
 from dynamic_mcp.proxy.view import GroupView, View
 
 
-class ExposedTools:
-    """The tools that the config exposes beside, or instead of, the two tools.
+class DirectListing:
+    """The tools that the config lists directly, beside, or instead of, the two tools.
 
     They are remembered by their view, so they must not hold on to it.
     """
@@ -30,12 +30,12 @@ class ExposedTools:
 
     def groups(self) -> list[GroupView]:
         """Return the groups that show some of their tools, or all."""
-        return [group for group in self._offering() if group.presentation.exposure.shows_some]
+        return [group for group in self._offering() if group.presentation.direct.shows_some]
 
     def is_all(self) -> bool:
         """Return whether every tool is listed by itself, so that a search is not needed."""
         offering = self._offering()
-        return bool(offering) and all(group.presentation.exposure.direct for group in offering)
+        return bool(offering) and all(group.presentation.direct.is_all for group in offering)
 
     async def learn(self, client: Client) -> None:
         """Wait, within a bound, until the tools of the groups that show some are known."""
@@ -60,7 +60,7 @@ class ExposedTools:
         return {
             group.name: group.catalog.instructions
             for group in self.groups()
-            if group.presentation.exposure.direct and group.catalog and group.catalog.instructions
+            if group.presentation.direct.is_all and group.catalog and group.catalog.instructions
         }
 
     def _offering(self) -> list[GroupView]:
@@ -74,14 +74,14 @@ class ExposedTools:
         if len(catalogs) == len(self._catalogs) and all(map(operator.is_, catalogs, self._catalogs)):
             return
         self._catalogs = catalogs
-        self._by_name = listed_names(_exposed_tools(self.groups()), self._offering())
+        self._by_name = listed_names(_direct_tools(self.groups()), self._offering())
         self._entries = [wire.with_member(_entry(tool), name, "name") for name, tool in self._by_name.items()]
 
 
-def _exposed_tools(groups: Sequence[GroupView]) -> Iterator[Named]:
+def _direct_tools(groups: Sequence[GroupView]) -> Iterator[Named]:
     for group in groups:
         for tool in group.catalog.tools if group.catalog else ():
-            if group.presentation.exposure.shows(group.own_name(tool)):
+            if group.presentation.direct.shows(group.own_name(tool)):
                 yield group, tool
 
 
