@@ -45,7 +45,7 @@ def _rule(number: int) -> st.SearchStrategy[AccessRule]:
         tools=st.none() | _globs(TOOLS),
         prompts=st.none() | _globs(PROMPTS),
         resources=st.none() | _globs(URIS),
-        access=st.sampled_from(["any", "any", "read", "write"]),
+        only=st.sampled_from([None, None, "read", "write"]),
         arguments=st.just(()) | st.just((Condition("$.level", values=(1,)),)),
     )
 
