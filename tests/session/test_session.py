@@ -58,13 +58,13 @@ async def test_a_session_counts_the_requests_that_it_serves_and_nothing_else() -
     client.send(b"garbage")
     client.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
     client.send({"jsonrpc": "1.0", "id": 1, "method": "echo"})
-    assert client.session.calls == 0
+    assert client.session.requests == 0
 
     await client.request("echo")
     await client.request("missing")
     await client.request("ping")
 
-    assert client.session.calls == 3
+    assert client.session.requests == 3
 
 
 async def test_every_request_of_a_batch_counts() -> None:
@@ -72,7 +72,7 @@ async def test_every_request_of_a_batch_counts() -> None:
     client.send([{"jsonrpc": "2.0", "id": n, "method": "echo"} for n in range(3)])
     await client.next_line(0)
 
-    assert client.session.calls == 3
+    assert client.session.requests == 3
 
 
 async def test_a_session_knows_when_it_began() -> None:
