@@ -12,7 +12,6 @@ from dynamic_mcp.importer.journal import ChangeJournal
 from dynamic_mcp.importer.model import Machine
 from dynamic_mcp.system import paths
 
-
 # The BSDs and others keep their files as Linux does.
 _PLATFORMS: dict[str, Literal["darwin", "win32"]] = {"darwin": "darwin", "win32": "win32"}
 
