@@ -86,10 +86,11 @@ BRANCHES = {
 }
 # The program as it is on Windows. What the interpreter decides about its own system is loaded before.
 ON_WINDOWS = """
-import asyncio, sys, click, platformdirs, rich.console
+import asyncio, shutil, sys, click, platformdirs, rich.console
 from dynamic_mcp.cli import keys, startup
 from dynamic_mcp.cli.main import run
 from dynamic_mcp.system import paths, pipes
+shutil.which = lambda program, *_, **__: program  # would ask Windows which names are those of programs
 sys.platform = "win32"
 sys.exit(run(sys.argv[1:]))
 """

@@ -21,9 +21,9 @@ _DIRECTORIES = ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CACHE
 
 def install_service(context: Invocation, *, is_printing: bool) -> int:
     """Install and start the service, or only print its file; return the exit code."""
-    program, caveat = find_own_program()
     config = _config_path(context)
     manager = _find_manager(config)
+    program, caveat = find_own_program()
     # not the `linger` of the config: this daemon ends with the login session
     command = [*program, "daemon", "run", "--replace", "--linger", "never", "-c", str(config)]
     content = manager.format_file(command, _list_directories(os.environ))

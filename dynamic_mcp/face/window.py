@@ -55,11 +55,11 @@ def may_be_thinner() -> bool:
     return _is_plain(split_profile(sys.argv[1:])[0]) and not _is_restarted
 
 
-def restart(arguments: Sequence[str] = tuple(sys.orig_argv[1:])) -> None:
+def restart(arguments: Sequence[str] | None = None) -> None:
     """Restart the program in the same process, now that its daemon runs. Returns only if that fails."""
     os.environ[_RESTARTED] = str(os.getpid())
     try:
-        os.execv(sys.executable, [sys.executable, *arguments])  # noqa: S606
+        os.execv(sys.executable, [sys.executable, *(arguments or sys.orig_argv[1:])])  # noqa: S606
     except OSError:  # the interpreter has been replaced meanwhile
         del os.environ[_RESTARTED]
 

@@ -46,14 +46,18 @@ class Installation:
 
     def _has_all_files(self) -> bool:
         """Return whether all files are there that the installer has listed, which it does at its end."""
+        import csv
         from importlib.metadata import distributions
         from pathlib import Path
 
         folder = Path(self._file).parent.parent
-        found = [each.files or () for each in distributions(name=_DISTRIBUTION, path=[str(folder)])]
+        found = [*distributions(name=_DISTRIBUTION, path=[str(folder)])]
         if not found:
             return folder.name not in _INSTALLED_IN
-        return all(Path(str(file.locate())).exists() for files in found for file in files)
+        records = [
+            (each.read_text("RECORD") or "").splitlines() for each in found
+        ]  # `files` leaves out what is missing
+        return all((folder / row[0]).exists() for record in records for row in csv.reader(record) if row)
 
     def run(self, *arguments: str) -> bool:
         """Run the currently installed program; return whether it succeeds in time."""

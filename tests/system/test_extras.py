@@ -79,7 +79,7 @@ def test_a_program_that_a_runner_keeps_in_its_cache_is_run_with_the_packages(pre
 
 
 def test_elsewhere_the_pip_of_this_very_python_installs_them(tmp_path: Path) -> None:
-    assert install_hint("otel", tmp_path) == (
+    assert install_hint("otel", tmp_path, has_pip=True) == (
         f"install it: `{sys.executable} -m pip install opentelemetry-exporter-otlp-proto-http opentelemetry-sdk`"
     )
 
