@@ -126,7 +126,7 @@ async def test_the_windows_of_a_daemon_go_on_with_a_daemon_of_the_new_version(
         package.install("2.0.0")
         check_now(old)
         async with asyncio.timeout(BOUND_S):
-            while "a new daemon goes on" not in daemon_log():  # noqa: ASYNC110 - a file raises no event
+            while "a new daemon takes over" not in daemon_log():  # noqa: ASYNC110 - a file raises no event
                 await asyncio.sleep(0.01)
         first, second = await pid_of(one, "odd"), await pid_of(two, "odd")
         assert first == second != before
@@ -145,7 +145,7 @@ async def test_a_call_in_flight_ends_before_the_daemon_hands_over(tmp_path: Path
         await has_received(program, "odd", '"hold"')
         package.install("2.0.0")
         check_now(program.host)
-        await logs("a new daemon goes on")
+        await logs("a new daemon takes over")
         assert text_of(await program.call("odd", "release", {"key": "k"})) == "1"
         assert text_of(await held) == "released"
         assert await pid_of(program, "odd")
@@ -266,7 +266,7 @@ async def test_windows_go_on_while_pip_installs_a_version_whose_modules_were_mov
         await installing
         with contextlib.suppress(ProcessLookupError):  # it has looked by itself
             check_now(old)
-        await logs("a new daemon goes on")
+        await logs("a new daemon takes over")
         async with pip_package.window(file) as three:
             assert (await three.initialize())["result"]["serverInfo"]["version"] == "2.0.0"
             pids = {text_of(await each.call("odd", "pid")) for each in (one, two, three)}
