@@ -36,6 +36,7 @@ class SettingsSource:
     """One file of one tool, in one of its scopes; `tool` is `file` for a file that the user named."""
 
     tool: str
+    title: str
     scope: ToolScope
     file: Path
 

@@ -53,7 +53,7 @@ def list_sources(
 ) -> list[SettingsSource]:
     """Return the files that the tool would read, existing or not; the one that it writes itself is first."""
     found = locations.list_candidates(adapter, machine, scopes)
-    return [SettingsSource(adapter.name, place.scope, file) for place, file in found]
+    return [SettingsSource(adapter.name, adapter.title, place.scope, file) for place, file in found]
 
 
 def read_tool(adapter: Adapter, scopes: Collection[ToolScope] | None, machine: Machine) -> list[Reading]:
@@ -92,7 +92,7 @@ def read_all(machine: Machine, scopes: Collection[ToolScope] | None = None) -> l
 def read_file(file: Path, machine: Machine, adapter: Adapter | None = None) -> Reading:
     """Read a file in the detected format and shape, or in those of `adapter`."""
     scope = ToolScope.PROJECT if file.absolute().is_relative_to(machine.project) else ToolScope.USER
-    source = SettingsSource("file", scope, file)
+    source = SettingsSource("file", adapter.title if adapter else "its tool", scope, file)
     try:
         document = parser.load(file)
     except parser.UnreadableError as exc:
@@ -131,7 +131,7 @@ def _read_scope(adapter: Adapter, scope: ToolScope, machine: Machine) -> list[tu
     newer = next((file for place, file in files if not place.legacy and not place.borrowed), None)
     readings: list[tuple[FileLocation, Reading]] = []
     for place, file in files:
-        source = SettingsSource(adapter.name, scope, file)
+        source = SettingsSource(adapter.name, adapter.title, scope, file)
         if place.legacy and newer is not None:
             readings.append((place, _make_superseded(source, newer)))
         else:

@@ -50,7 +50,7 @@ def test_one_line_says_what_is_passed_on_and_how_to_pass_less(world: World) -> N
     ran = world.run("import", "claude", "--strict")
     assert ran.code == 0, "it is no warning"
     [line] = [line for line in ran.err.splitlines() if "inherit_env" in line]
-    assert "claude" in line
+    assert "Claude Code passed on (`inherit_env` in the config)" in line
     assert "9 servers" in line
     assert "`safe`" in line
     assert "inherit_env" not in world.run("import", "claude").err, "nothing has changed"
@@ -95,7 +95,7 @@ def test_a_server_that_a_person_wrote_keeps_its_environment(world: World) -> Non
     ran = world.run("import", "claude", "--yes")
     assert "differs" not in ran.err
     assert "inherit_env" not in world.servers()["hub"]
-    assert "`hub` gets less of your environment than claude passes on" in ran.err
+    assert "`hub` gets less of your environment than Claude Code passes on" in ran.err
 
 
 @pytest.mark.parametrize("tools", [["codex", "claude"], ["claude", "codex"]])
@@ -104,7 +104,8 @@ def test_of_two_tools_the_one_that_passes_more_counts_and_it_is_said(world: Worl
     claude(world, hub=HUB)
     ran = world.run("import", *tools)
     assert world.servers()["hub"]["inherit_env"] == "all"
-    assert "`hub` comes from two tools, and gets the environment variables that claude passes on;" in ran.err
+    assert "`hub` comes from two tools, and gets the environment variables that Claude Code passes on;" in ran.err
+    assert "; Codex passes on fewer" in ran.err
     before = world.output.read_bytes()
     for order in (tools, tools[::-1]):
         assert world.run("import", *order).code == 0

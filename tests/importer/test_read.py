@@ -40,7 +40,7 @@ def test_a_projects_settings_without_servers_do_not_hide_the_users(tmp_path: Pat
     put(here.project / ".vscode/settings.json", {"editor.tabSize": 2})
     user = put(here.home / ".config/Code/User/mcp.json", {"servers": SERVERS["mcpServers"]})
     readings = read_tool(find_tool("vscode"), None, here)
-    assert [each.source for each in readings] == [SettingsSource("vscode", ToolScope.USER, user)]
+    assert [each.source for each in readings] == [SettingsSource("vscode", "VS Code", ToolScope.USER, user)]
 
 
 def test_a_projects_file_that_only_switches_servers_does_not_hide_the_users(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ class Merge:
         if name in self._before:
             self._compare_environment(server, name)
         elif not self._has_environment_setting:
-            entry, remarks = _with_wider_environment(server, name, self.servers[name], first.source.tool)
+            entry, remarks = _with_wider_environment(server, name, self.servers[name], first.source.title)
             self._put(name, entry)
             notices += remarks
         return self._same(server, name, f"is `{name}` from {origin}", notices)
@@ -120,8 +120,8 @@ class Merge:
         is_settled = self._has_environment_setting or INHERIT_ENV in entry or "url" in entry
         if not is_settled and _is_wider(server.entry, entry):
             self.remarks.append(
-                f"`{name}` gets less of your environment than {server.source.tool} passes on: set its `{INHERIT_ENV}`"
-                " if it lacks a variable"
+                f"`{name}` gets less of your environment than {server.source.title} passes on: set its"
+                f" `{INHERIT_ENV}` if it lacks a variable"
             )
 
     def _without_our_switch(self, server: ForeignServer, name: str) -> ForeignServer:
@@ -150,7 +150,7 @@ def replace_entry(before: Entry, entry: Entry) -> dict[str, object]:
 
 def _with_wider_environment(server: ForeignServer, name: str, entry: Entry, owner: str) -> tuple[Entry, list[Notice]]:
     """Return the entry with the wider environment: its own, or the one of the same server elsewhere."""
-    tool = server.source.tool
+    tool = server.source.title
     if "url" in entry or "url" in server.entry:
         return entry, []
     if _is_wider(server.entry, entry):
@@ -201,12 +201,12 @@ def describe_wider(items: Sequence[ImportItem]) -> list[str]:
     wider = [item for item in items if item.entry is not None and _has_become_wider(item)]
     if not wider:
         return []
-    tools = " and ".join(dict.fromkeys(item.server.source.tool for item in wider))
+    tools = " and ".join(dict.fromkeys(item.server.source.title for item in wider))
     names = list(dict.fromkeys(item.name for item in wider))
     count = f"{len(names)} servers" if len(names) > _MOST_NAMED else ", ".join(f"`{name}`" for name in names)
     verb = "get" if len(names) > 1 else "gets"
-    change = f"{count} {verb} the environment variables that {tools} passed on (`{INHERIT_ENV}`)"
-    return [f"{change}; to pass on fewer, set a server's `{INHERIT_ENV}` to `safe` or to a list of names"]
+    change = f"{count} {verb} the environment variables that {tools} passed on (`{INHERIT_ENV}` in the config)"
+    return [f"{change}; to pass on fewer, set it to `safe` or to a list of names"]
 
 
 def _has_become_wider(item: ImportItem) -> bool:
