@@ -214,7 +214,7 @@ def _headline(proxy: _MeasuredProxy) -> list[str]:
 
 def _show_sessions(out: Output, sessions: Sequence[SessionStatus]) -> None:
     if not sessions:
-        out.print_line("no sessions yet", indent=2)
+        out.print_line("no open sessions", indent=2)
         return
     has_several = len({each.transport for each in sessions}) > 1
     rows = [

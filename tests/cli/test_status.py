@@ -239,7 +239,7 @@ async def test_a_broken_file_shows_in_the_status_until_it_is_repaired(cli: CliRu
 
 def test_a_daemon_without_sessions_says_so(cli: CliRunner, state: Path) -> None:
     publish(state, daemon(group(), sessions=0))
-    assert "  no sessions yet" in shown(cli)
+    assert "  no open sessions" in shown(cli)
 
 
 def test_a_proxy_over_http_has_its_url_and_the_first_of_its_many_sessions(cli: CliRunner, state: Path) -> None:
