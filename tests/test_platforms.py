@@ -62,7 +62,6 @@ BRANCHES = {
     "doctor/files.py": 1,
     "doctor/listening.py": 1,
     "face/http/server.py": 1,
-    "features/approvals/commands/calls.py": 1,
     "features/approvals/notices.py": 1,
     "features/approvals/store.py": 1,
     "features/audit/check.py": 2,
