@@ -60,7 +60,6 @@ BRANCHES = {
     "config/read.py": 3,  # passes it on
     "doctor/files.py": 1,
     "doctor/listening.py": 1,
-    "face/http/server.py": 1,
     "features/approvals/store.py": 1,
     "features/audit/check.py": 2,
     "features/audit/days.py": 1,
