@@ -56,26 +56,19 @@ BRANCHES = {
     "cli/proxy_status.py": 1,
     "cli/runner.py": 1,
     "cli/startup.py": 3,
-    "cli/wizard.py": 1,
     "config/needs.py": 5,  # passes it on
     "config/read.py": 3,  # passes it on
     "doctor/files.py": 1,
     "doctor/listening.py": 1,
-    "face/http/server.py": 1,
-    "features/approvals/commands/calls.py": 1,
-    "features/approvals/notices.py": 1,
     "features/approvals/store.py": 1,
     "features/audit/check.py": 2,
     "features/audit/days.py": 1,
     "features/metrics/gauges.py": 1,
     "features/registry/config.py": 1,  # passes it on
     "features/scan/runner.py": 1,  # passes it on
-    "host/signals.py": 1,
-    "importer/journal.py": 1,
     "importer/planner.py": 1,  # passes it on
     "observe/log_output.py": 1,
     "observe/proxies.py": 1,
-    "system/database_file.py": 1,
     "system/file_reader.py": 1,
     "system/paths.py": 2,
     "system/pipes.py": 3,

@@ -87,11 +87,16 @@ def _show_notification(out: Output, frame: Frame) -> None:
 
 def _format_progress(params: dict[str, Any]) -> str:  # Any: JSON from an upstream
     done, total = params.get("progress"), params.get("total")
-    far = f"{done}/{total}" if total is not None else f"{done}"
-    share = ""
+    far, share = _format_number(done), ""
+    if total is not None:
+        far += f"/{_format_number(total)}"
     if isinstance(done, int | float) and isinstance(total, int | float) and total > 0:
         share = f" ({min(1.0, max(0.0, done / total)):.0%})"
     return f"progress {far}{share}{': ' if params.get('message') else ''}{params.get('message', '')}"
+
+
+def _format_number(value: object) -> str:
+    return f"{value:.10g}" if isinstance(value, float) else str(value)
 
 
 def _format_data(params: dict[str, Any]) -> str:  # Any: JSON from an upstream

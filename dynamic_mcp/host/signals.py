@@ -16,16 +16,22 @@ class SignalHandlers:
     """SIGTERM and SIGINT end serving; a second one ends the process at once. SIGHUP reloads the config."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, *, end: Callable[[], None], reload: Callable[[], None]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        end: Callable[[], None],
+        reload: Callable[[], None],
+        platform: str = sys.platform,
     ) -> None:
         self.has_received_end = False
         self._loop = loop
         self._end = end
         self._reload = reload
+        self._platform = platform
         self._installed: list[signal.Signals] = []
 
     def __enter__(self) -> SignalHandlers:
-        if sys.platform != "win32":
+        if self._platform != "win32":  # whose event loop takes no handlers of signals
             self._install(signal.SIGTERM, self._receive_end)
             self._install(signal.SIGINT, self._receive_end)
             self._install(signal.SIGHUP, self._reload)

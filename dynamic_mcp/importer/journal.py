@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import sys
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -92,7 +91,7 @@ class Restoration:
             files.remove(self.file, [Path(directory) for directory in self.note.directories])
             return
         files.write_bytes(self.file, self.before, expected=self.now)
-        if self.note.mode is not None and sys.platform != "win32":
+        if self.note.mode is not None:
             self.file.chmod(self.note.mode)
 
 

@@ -30,14 +30,14 @@ class DatabaseFile:
     busy_s: float
     if_lost: str = ""
 
-    def open(self) -> sqlite3.Connection:
+    def open(self, *, platform: str = sys.platform) -> sqlite3.Connection:
         """Open the database, or a new one in its place if it is damaged. Raises OSError and sqlite3.Error.
 
         The connection does not begin transactions by itself. Any thread may use it, but only one at a time.
         """
         with self._locked():
             try:
-                return self._open()
+                return self._open(platform)
             except sqlite3.OperationalError:
                 raise  # locked, or the disk is full: the content is intact
             except sqlite3.DatabaseError as exc:
@@ -47,7 +47,7 @@ class DatabaseFile:
                 else:
                     log.info("%s is damaged and is recreated: %s", self.file, exc)
                 delete_database(self.file)
-                return self._open()
+                return self._open(platform)
 
     def open_in_memory(self) -> sqlite3.Connection:
         return self._prepare(sqlite3.connect(":memory:", isolation_level=None))
@@ -61,11 +61,11 @@ class DatabaseFile:
     def _locked(self) -> AbstractContextManager[None]:
         return paths.FileLock(self.file.with_suffix(".lock")).held(self.busy_s)
 
-    def _open(self) -> sqlite3.Connection:
+    def _open(self, platform: str) -> sqlite3.Connection:
         # SQLite gives its journal files the mode of this one
         descriptor = os.open(self.file, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
         try:
-            if sys.platform != "win32":
+            if platform != "win32":
                 os.fchmod(descriptor, 0o600)
         finally:
             os.close(descriptor)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from dynamic_mcp.cli.invocation import start_invocation
+from dynamic_mcp.cli.wizard import set_up
 from tests.cli.commands import CliRunner
 from tests.cli.setting_up import QUESTIONS, keystrokes, run, run_at_terminal, servers_of
 
@@ -49,6 +51,23 @@ def test_yes_takes_a_daemon_for_two_ai_tools_unless_an_option_says_otherwise(
     assert run(cli, home, "init", "--yes", *option).code == 0
 
     assert settings_of(config)["daemon"] is is_on
+
+
+@pytest.mark.parametrize(("platform", "daemon"), [("linux", True), ("darwin", True), ("win32", None)])
+@pytest.mark.usefixtures("state")
+def test_two_ai_tools_get_a_daemon_except_on_windows_which_has_none(
+    cli: CliRunner, home: Path, config: Path, monkeypatch: pytest.MonkeyPatch, platform: str, daemon: bool | None
+) -> None:
+    monkeypatch.delenv("DYNAMIC_MCP_CONFIG", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", cli.environment()["XDG_CONFIG_HOME"])
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(cli.folder)
+
+    context = start_invocation(None, quiet=True, verbose=0, as_json=None)
+    assert set_up(context, yes=True, platform=platform) == 0
+
+    assert set(servers_of(config)) == {"full", "other"}
+    assert json.loads(config.read_text()).get("settings", {}).get("daemon") is daemon
 
 
 @pytest.mark.parametrize(("option", "daemon"), [((), None), (("--daemon",), True)])

@@ -88,12 +88,12 @@ def test_files_that_are_not_what_they_say_are_nobodys(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("server", "settings", "said"),
     [
-        ({"oauth": {"shared": True}}, {}, "one login is for all"),
-        ({"share": "all"}, AUTH, "one login is for all"),
+        ({"oauth": {"shared": True}}, {}, "share one login"),
+        ({"share": "all"}, AUTH, "share one login"),
         ({"share": "all"}, {}, ""),
         ({}, {}, ""),
         ({}, AUTH, "settings.http.public_url"),
-        ({"oauth": {"shared": True}}, AUTH, "one login is for all"),
+        ({"oauth": {"shared": True}}, AUTH, "share one login"),
         ({"headers": {"Authorization": "Bearer ${T:-t}"}}, AUTH, ""),
         ({}, {"http": {**AUTH["http"], "public_url": "https://front.test/mcp"}}, ""),
     ],
@@ -119,5 +119,5 @@ def test_status_shows_whose_login_a_group_has_and_not_hundreds_of_them(cli: CliR
     assert "far (p0)" in text
     assert "far (p49)" in text
     assert "far (p50)" not in text
-    assert "and 10 more of persons" in text
+    assert "and 10 more with personal logins" in text
     assert text.index("near") < text.index("far (p0)")

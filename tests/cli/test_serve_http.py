@@ -81,7 +81,7 @@ def test_paths_on_the_command_line_start_in_the_working_directory(
         (["CONFIG", "--allowed-host", "h"], "error: `--allowed-host` is about HTTP, which is not served"),
         (["CONFIG", "--http", "80", "--tls-cert", "c"], "error: `--tls-key` is missing"),
         (["CONFIG", "--http", "80", "--tls-key", "k"], "error: `--tls-cert` is missing"),
-        (["CONFIG", "--http", "80", "--allowed-origin", "*"], "error: --allowed-origin `*` would let web pages"),
+        (["CONFIG", "--http", "80", "--allowed-origin", "*"], "error: --allowed-origin `*` would let any web page"),
         (["CONFIG", "--http", "80", "--allowed-host", "*"], "error: --allowed-host `*` would let any web page"),
         (["CONFIG", "--http", "80", "--root-path", "x"], "error: --root-path must be a path such as `/tools`"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,6 +56,17 @@ def test_a_change_that_fails_in_the_middle_changes_nothing(tmp_path: Path) -> No
         journal.apply("both", "", "now", changes())
 
     assert (first.read_bytes(), second.exists(), journal.entries()) == (b"old", False, [])
+
+
+def test_an_undone_file_has_the_mode_again_that_it_had_before_the_change(tmp_path: Path) -> None:
+    journal, file = ChangeJournal(tmp_path / "journal"), tmp_path / "a"
+    file.write_bytes(b"old")
+    before = stat.S_IMODE(file.stat().st_mode)
+    entry = journal.apply("keep", "", "now", [FileChange(file, b"old", b"secret", is_private=True)])
+    changed = stat.S_IMODE(file.stat().st_mode)
+    journal.undo(entry)
+    assert (file.read_bytes(), stat.S_IMODE(file.stat().st_mode)) == (b"old", before)
+    assert os.name != "posix" or changed == 0o600
 
 
 def note_of_first_change() -> Path:

@@ -5,6 +5,8 @@ How deep the parsers can go depends on the interpreter and the stack, from less 
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,15 @@ FEATURES: dict[str, Json] = {
     "cache": [{"tools": ["echo"], "ttl": "1m"}],
     "validate": "strict",
 }
+
+
+@pytest.fixture(autouse=True)
+def _deep_answers_can_be_read() -> Iterator[None]:
+    """Let the client of the test, whose stack is deeper than that of a program, read what the program can read."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(10 * limit)
+    yield
+    sys.setrecursionlimit(limit)
 
 
 @pytest.mark.parametrize("is_full", [False, True], ids=["plain", "with features"])

@@ -225,7 +225,7 @@ async def test_http_says_when_its_own_profile_has_gone(tmp_path: Path) -> None:
         async with connected(f"http://127.0.0.1:{port}/mcp") as client:
             assert _groups((await client.request("tools/list"))["result"]["tools"]) == ["a"]
             save(tmp_path, {"write": PROFILES["write"]})
-            await program.says("the profile `review` is not in")
+            await program.says("the profile `review` is no longer in")
             assert _groups((await client.request("tools/list"))["result"]["tools"]) == []
         async with web_client() as http, asyncio.timeout(5):
             assert (await http.post(f"http://127.0.0.1:{port}/mcp", json={})).status_code == 404

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 import stat
 import sys
@@ -33,6 +34,19 @@ def test_the_file_and_those_beside_it_are_private(tmp_path: Path) -> None:
         files = [file for file in tmp_path.iterdir() if file.suffix != ".lock"]
         assert len(files) == 3
         assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="file modes are a POSIX matter")
+def test_windows_keeps_no_modes_for_a_database_and_the_file_opens_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "fchmod")  # as on Windows
+    file = tmp_path / "numbers.sqlite"
+    file.touch()
+    file.chmod(0o644)
+    with contextlib.closing(database(tmp_path).open(platform="win32")) as connection:
+        assert numbers(connection) == []
+    assert stat.S_IMODE(file.stat().st_mode) == 0o644
 
 
 def test_what_one_connection_has_written_is_there_for_the_next(tmp_path: Path) -> None:

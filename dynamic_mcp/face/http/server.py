@@ -58,14 +58,19 @@ class HttpServer:
         admission.most, admission.forwarding = connections, Forwarding(forwarders)
 
     async def open(
-        self, address: Address, *, tls: ssl.SSLContext | None = None, unix_mode: int = 0o600
+        self,
+        address: Address,
+        *,
+        tls: ssl.SSLContext | None = None,
+        unix_mode: int = 0o600,
+        platform: str = sys.platform,
     ) -> tuple[TcpAddress, ...]:
         """Listen; return the addresses with the chosen ports, none for a Unix socket. Raises OSError."""
         if isinstance(address, UnixAddress):
             await self._open_unix(address.path, tls, unix_mode)
             return ()
         loop = asyncio.get_running_loop()
-        sockets = await loop.run_in_executor(None, _bind_tcp, address)  # it resolves a name
+        sockets = await loop.run_in_executor(None, _bind_tcp, address, platform)  # it resolves a name
         addresses = tuple(TcpAddress(*each.getsockname()[:2]) for each in sockets)
         try:
             while sockets:
@@ -136,7 +141,7 @@ def _options(tls: ssl.SSLContext | None) -> _Options:
 # --- sockets ---------------------------------------------------------------------------------------------
 
 
-def _bind_tcp(address: TcpAddress) -> list[socket.socket]:
+def _bind_tcp(address: TcpAddress, platform: str) -> list[socket.socket]:
     """Return a bound socket for each address of the host. Raises OSError."""
     found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     bound: list[socket.socket] = []
@@ -144,7 +149,7 @@ def _bind_tcp(address: TcpAddress) -> list[socket.socket]:
     try:
         for family, kind, protocol, _, where in dict.fromkeys(found):
             try:
-                bound.append(_bind(family, kind, protocol, where))
+                bound.append(_bind(family, kind, protocol, where, platform))
             except OSError as exc:
                 if exc.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
                     raise
@@ -158,10 +163,10 @@ def _bind_tcp(address: TcpAddress) -> list[socket.socket]:
     return bound
 
 
-def _bind(family: int, kind: int, protocol: int, where: tuple[object, ...]) -> socket.socket:
+def _bind(family: int, kind: int, protocol: int, where: tuple[object, ...], platform: str) -> socket.socket:
     listening = socket.socket(family, kind, protocol)
     try:
-        if sys.platform != "win32":  # on Windows it would let two processes use the same port
+        if platform != "win32":  # on Windows it would let two processes use the same port
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)

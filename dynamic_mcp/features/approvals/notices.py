@@ -86,10 +86,10 @@ class ApprovalNotices:
             except (OSError, ValueError) as exc:
                 log.debug("a notice cannot be shown: `%s` does not start: %s", argv[0], exc)
                 return
-            await _feed(process, argv[0], stdin)
+            await _feed(process, argv[0], stdin, self._platform)
 
 
-async def _feed(process: asyncio.subprocess.Process, name: str, stdin: bytes) -> None:
+async def _feed(process: asyncio.subprocess.Process, name: str, stdin: bytes, platform: str) -> None:
     """Write a program's input and wait for its exit, within a bound."""
     try:
         async with asyncio.timeout(BOUND_S):
@@ -102,14 +102,14 @@ async def _feed(process: asyncio.subprocess.Process, name: str, stdin: bytes) ->
         log.debug("a notice may not have been shown: `%s` did not read it: %s", name, exc)
     finally:
         if process.returncode is None:
-            _kill(process)
+            _kill(process, platform)
             await process.wait()
 
 
-def _kill(process: asyncio.subprocess.Process) -> None:
-    """Kill a program and all its child processes."""
+def _kill(process: asyncio.subprocess.Process, platform: str) -> None:
+    """Kill a program, and all its child processes where there are process groups."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        if sys.platform == "win32":
+        if platform == "win32":
             process.kill()
         else:
             os.killpg(process.pid, signal.SIGKILL)

@@ -412,6 +412,19 @@ async def test_it_listens_on_a_unix_socket_that_is_private_and_removed(folder: P
         assert not path.exists()
 
 
+@pytest.mark.parametrize(("platform", "is_set"), [("linux", True), ("darwin", True), ("win32", False)])
+async def test_a_port_is_free_again_at_once_but_not_shared_on_windows_where_the_option_would_do_that(
+    monkeypatch: pytest.MonkeyPatch, platform: str, *, is_set: bool
+) -> None:
+    options: list[int] = []
+    monkeypatch.setattr(socket.socket, "setsockopt", lambda self, level, option, value: options.append(option))
+    server = HttpServer(FakeHandler())
+    async with asyncio.timeout(BOUND_S):
+        await server.open(TcpAddress("127.0.0.1", 0), platform=platform)
+        await server.drain(5)
+    assert (socket.SO_REUSEADDR in options) == is_set
+
+
 async def test_a_stale_socket_is_replaced_and_a_live_one_is_not(folder: Path) -> None:
     async with asyncio.timeout(BOUND_S):
         path = folder / "s"
