@@ -124,11 +124,7 @@ class Machine:
         else:
             code, printed = self._run_on_terminal(words[1:], shown)
             deadline = time.monotonic() + _COUNTED_WITHIN_S
-            while (
-                words[1] == "status"
-                and self._find_missing(shown, printed) is not None
-                and time.monotonic() < deadline
-            ):
+            while words[1] == "status" and self._find_missing(shown, printed) and time.monotonic() < deadline:
                 code, printed = self._run_on_terminal(words[1:], shown)
         self._compare(command, shown, printed)
         may_fail = any(line.startswith(("error:", "✗", "ask ", "deny ")) for line in shown)

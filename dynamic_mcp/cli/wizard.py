@@ -265,11 +265,13 @@ async def _check_all(context: Invocation, config: Config, progress: Progress) ->
 async def _check(group: ClientGroup) -> _CheckResult:
     try:
         async with asyncio.timeout(_CHECK_WITHIN_S):
-            count = len((await group.read_catalog()).tools)
+            catalog = await group.read_catalog()
+            if group.offers("tools"):  # they may be known from an earlier start of a server that no longer works
+                catalog = await group.reread()
     except (TimeoutError, TimedOut):
         return _CheckResult(f"not ready within {_CHECK_WITHIN_S:g} s; it may still be downloading")
     except LoginNeeded as exc:
         return _CheckResult(f"{exc.reason}: {exc.hint}")
     except DynamicMcpError as exc:
         return _CheckResult(getattr(exc, "reason", exc.message), is_broken=True)
-    return _CheckResult(pluralize(count, "tool"), is_ok=True)
+    return _CheckResult(pluralize(len(catalog.tools), "tool"), is_ok=True)

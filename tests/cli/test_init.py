@@ -133,6 +133,22 @@ def test_undo_takes_back_every_byte_of_a_setup(cli: CliRunner, home: Path, confi
     assert run(cli, home, "undo", "--yes").err == "error: nothing to undo\n"
 
 
+def test_a_server_that_has_worked_before_is_tried_again(cli: CliRunner, home: Path, config: Path) -> None:
+    script = home / "server.py"
+    script.write_text(f"import os, sys\nos.execv(sys.executable, [sys.executable, {odd()['args'][0]!r}])\n")
+    tool = home / ".cursor" / "mcp.json"
+    tool.write_text(json.dumps({"mcpServers": {"once": {"command": sys.executable, "args": [str(script)]}}}))
+    run(cli, home, "init", "--yes")
+    assert "once" in servers_of(config)
+    run(cli, home, "undo", "--yes")
+    script.unlink()
+
+    done = run(cli, home, "init", "--yes")
+
+    assert "✗ once" in done.err
+    assert "once" not in servers_of(config)
+
+
 def test_a_setup_is_one_change_in_the_list(cli: CliRunner, home: Path, config: Path) -> None:
     run(cli, home, "init", "--yes")
 
