@@ -88,6 +88,32 @@ def test_where_there_is_no_desktop_nothing_is_started(tmp_path: Path, changes: d
     assert find_desktop_command("x", {"PATH": str(tmp_path / "bin"), **changes}, "linux") == ()
 
 
+@pytest.mark.parametrize(("platform", "kills_group"), [("linux", True), ("darwin", True), ("win32", False)])
+async def test_a_program_that_hangs_is_killed_with_its_process_group_where_the_system_has_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, platform: str, *, kills_group: bool
+) -> None:
+    noted = tmp_path / "pid"
+    groups: list[int] = []
+
+    def kill_group(group: int, number: int) -> None:
+        groups.append(group)
+        os.kill(-group, number)
+
+    monkeypatch.setattr(os, "killpg", kill_group)
+    notices = ApprovalNotices(platform=platform)
+    # its pid is noted once it has read: before, the start of the program itself is cut off
+    command = ("sh", "-c", 'read line; echo $$ > "$0"; exec sleep 600', str(noted))
+    notices.notify(Approval(notify=Notify(desktop=False, command=command)), waiting())
+    async with asyncio.timeout(20):
+        while not await asyncio.to_thread(lambda: noted.exists() and noted.read_text()):
+            pass
+        await notices.close()
+    pid = int(noted.read_text())
+    assert groups == ([pid] if kills_group else [])
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
 async def test_programs_that_fail_or_hang_harm_nobody(tmp_path: Path) -> None:
     noted = tmp_path / "pid"
     commands: list[tuple[str, ...]] = [
