@@ -10,7 +10,7 @@ from dynamic_mcp.cli.change_events import record
 from dynamic_mcp.cli.change_lock import hold_change_lock
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.machine import open_journal, timestamp
-from dynamic_mcp.config import edit
+from dynamic_mcp.config import edit, jsonc
 from dynamic_mcp.config.keys import format_path
 from dynamic_mcp.config.old_names import Renaming
 from dynamic_mcp.config.read import list_disabled, parse, parse_server_names
@@ -83,27 +83,28 @@ def set_enabled(context: Invocation, name: str, *, enabled: bool) -> int:
     return 0
 
 
-def rename_fields(this: Invocation) -> int:
+def rename_fields(context: Invocation) -> int:
     """Give the fields of the config that have old names their present ones; return the exit code."""
-    file = this.config_path()
+    file = context.config_path()
     with hold_change_lock():
         parse(file)  # raises a precise error if that is not enough
         before = read_bytes(file)
-        renaming = Renaming(document_of(file))
+        text = before.decode()
+        renaming = Renaming(jsonc.loads(text.removeprefix("\ufeff")))
         entry = None
         if renaming.renamed:
-            after = renaming.rewrite(before.decode()).encode()
+            after = renaming.rewrite(text).encode()
             entry = open_journal().apply("check --fix", "", timestamp(), [FileChange(file, before, after)])
     if entry is None:
-        this.out.say(f"no field of `{file}` has an old name; nothing was changed")
+        context.out.say(f"no field of `{file}` has an old name; nothing was changed")
     else:
-        record(this, file, "config.changed", {"command": "check", "renamed": [*map(str, renaming.renamed)]})
+        record(context, file, "config.changed", {"command": "check", "renamed": [*map(str, renaming.renamed)]})
         for each in renaming.renamed:
-            this.out.say(str(each))
-        this.out.say(f"rewrote `{file}`; `dynamic-mcp undo {entry.id}` restores it")
-    if this.out.is_json_requested:
+            context.out.say(str(each))
+        context.out.say(f"rewrote `{file}`; `dynamic-mcp undo {entry.id}` restores it")
+    if context.out.is_json_requested:
         names = [{"old": format_path(each.old), "new": format_path(each.new)} for each in renaming.renamed]
-        this.out.print_json({"file": str(file), "renamed": names, "undo": None if entry is None else entry.id})
+        context.out.print_json({"file": str(file), "renamed": names, "undo": None if entry is None else entry.id})
     return 0
 
 

@@ -190,10 +190,11 @@ def _add_by_hand(context: Invocation, file: Path, *, may_ask: bool, daemon: bool
         return 0
     if daemon is not None:
         setup = first_setup.plan_setup(file, []).with_daemon(is_on=daemon)
-        _show(context.out, setup)
-        with hold_change_lock():
-            first_setup.apply_setup(setup)
-        record(context, file, "config.changed", {"command": "init", "daemon": daemon})
+        if setup.has_changes:
+            _show(context.out, setup)
+            with hold_change_lock():
+                first_setup.apply_setup(setup)
+            record(context, file, "config.changed", {"command": "init", "daemon": daemon})
     context.out.say(f"The config is {file}. Next: `dynamic-mcp install TOOL` connects your AI tool.")
     return 0
 

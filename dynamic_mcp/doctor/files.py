@@ -33,12 +33,13 @@ def check_file(file: Path, environment: Mapping[str, str]) -> tuple[Config | Non
         config = read(file, environment)
     except ConfigError as exc:
         return None, [config_error(str(file), exc.problem, exc.hint)]
-    secrets = [format_path(keys) for keys in plain_secrets(read_document(file))]
+    document = read_document(file)
+    secrets = [format_path(keys) for keys in plain_secrets(document)]
     findings = [
         Finding(Level.OK, str(file), _summary(config)),
         *_check_access(file, has_secrets=bool(secrets)),
         *(_secret_finding(where) for where in secrets),
-        *_check_names(file),
+        *_check_names(file, document),
         *(_warning_finding(warning) for warning in config.warnings),
         *(finding for group in config.groups for finding in _check_upstream(group)),
         *_check_logins(config),
@@ -53,9 +54,9 @@ def _summary(config: Config) -> str:
     return f"valid: {pluralize(len(config.groups), 'group')}{switched_off}"
 
 
-def _check_names(file: Path) -> Iterator[Finding]:
-    """Report the fields that have old names."""
-    renamed = Renaming(read_document(file)).renamed
+def _check_names(file: Path, document: object) -> Iterator[Finding]:
+    """Report the fields that have old names, and rename them in the document."""
+    renamed = Renaming(document).renamed
     if renamed:
         names = ", ".join(map(str, renamed[:_MOST_NAMES]))
         more = f", and {len(renamed) - _MOST_NAMES} more names have changed" if len(renamed) > _MOST_NAMES else ""

@@ -230,9 +230,7 @@ class Group:
         caller: User,
         label: str = "",
     ) -> Coroutine[Any, Any, Frame]:  # Any: as `async def` has it
-        client = caller.client
-        instance = self._instance_of.get(client) or self._assign(client)
-        client.calls += 1
+        instance = self._instance_of.get(caller.client) or self._assign(caller.client)
         return instance.request(method, params, timeout_s=timeout_s, caller=caller, label=label)
 
     def notify(self, client: Client, method: str, params: Raw) -> None:

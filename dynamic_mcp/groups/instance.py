@@ -249,6 +249,7 @@ class Instance:
         client, is_repeated = None if caller is None else caller.client, False
         if client is not None:
             self.activity.calls += 1
+            client.calls += 1
         while True:
             has_waited = False
             if not self.activity.begin_call_now():

@@ -155,7 +155,7 @@ class ChangeJournal:
         Raises ChangedSince if what an entry wrote has changed since, and FileError.
         """
         contents: dict[Path, bytes | None] = {}
-        return [list(self._plan_restorations(entry, contents, only)) for entry in entries]
+        return [self._plan_restorations(entry, contents, only) for entry in entries]
 
     def undo(self, entry: JournalEntry, only: Container[Path] | None = None) -> list[Restoration]:
         """Undo an entry, or its changes of the files in `only`. Raises ChangedSince and FileError.
@@ -171,9 +171,10 @@ class ChangeJournal:
 
     def _plan_restorations(
         self, entry: JournalEntry, contents: dict[Path, bytes | None], only: Container[Path] | None
-    ) -> Iterator[Restoration]:
-        """Yield the restorations of an entry; `contents` are those of the files restored by earlier ones."""
-        folder, is_any_needed = self._folder / entry.id, False
+    ) -> list[Restoration]:
+        """Return the restorations of an entry; `contents` are those of the files restored by earlier ones."""
+        folder = self._folder / entry.id
+        restorations: list[Restoration] = []
         refusals: list[ChangedSince] = []
         for number, note in reversed(list(enumerate(_load(folder).changes))):
             file = Path(note.file)
@@ -181,9 +182,9 @@ class ChangeJournal:
                 continue
             now = contents[file] if file in contents else files.read_bytes(file)
             before = _read_copy(folder / f"{number}.before") if note.has_before else None
-            after = _read_copy(folder / f"{number}.after")
-            has_changed = now not in (None, before, after)
-            if has_changed:
+            has_changed = False
+            if now not in (None, before) and now != (after := _read_copy(folder / f"{number}.after")):
+                has_changed = True
                 refusal = _make_refusal(entry, file, _describe_difference(after, now or b""), folder, number, before)
                 try:
                     before = _revert(file, before, after, now or b"")
@@ -193,11 +194,10 @@ class ChangeJournal:
                     refusals.append(refusal)  # a file that the change created, and that others have edited since
                     before = now
             contents[file] = before if now is not None else None
-            restoration = Restoration(file, now, before, note, has_changed=has_changed)
-            is_any_needed |= restoration.is_needed
-            yield restoration
-        if refusals and not is_any_needed:
+            restorations.append(Restoration(file, now, before, note, has_changed=has_changed))
+        if refusals and not any(each.is_needed for each in restorations):
             raise refusals[0]
+        return restorations
 
     def _make_folder(self) -> Path:
         """Make the folder of the next entry, and remove the oldest ones. Raises FileError."""
@@ -268,8 +268,6 @@ def _revert(file: Path, before: bytes | None, after: bytes, now: bytes) -> bytes
     try:
         old, written, document = (parse_document(file, data) for data in (before, after, now))
         for path, value in _differing_values((), old.get(()), written.get(()), document.get(())):
-            if not path or document.get(path) != written.get(path):
-                raise _ConflictError
             document = document.drop(path) if value is NOTHING else document.put(path, value)
         return None if before is None and is_like(document.get(()), {}) else document.encode()
     except files.FileError as exc:
@@ -277,7 +275,7 @@ def _revert(file: Path, before: bytes | None, after: bytes, now: bytes) -> bytes
 
 
 def _differing_values(path: Keys, old: object, new: object, now: object) -> Iterator[tuple[Keys, object]]:
-    """Yield the paths at which a change wrote, with the old values.
+    """Yield the paths at which a change wrote, with the old values. Raises _ConflictError if one has changed since.
 
     What the change has added is one value, unless it only contains objects, such as servers, and has others now.
     """
@@ -287,6 +285,8 @@ def _differing_values(path: Keys, old: object, new: object, now: object) -> Iter
             values = (at(each, (key,)) for each in (old, new, now))
             yield from _differing_values((*path, key), *values)
     elif old != new:
+        if not path or now != new:
+            raise _ConflictError
         yield path, old
 
 

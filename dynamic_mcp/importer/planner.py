@@ -188,7 +188,7 @@ def _skip_reason(server: ForeignServer, request: ImportRequest) -> str:
 def _has_environment_setting(document: Mapping[str, object]) -> bool:
     from dynamic_mcp.config.old_names import Renaming
 
-    settings = Renaming(deepcopy(document)).tree.get("settings")
+    settings = Renaming({"settings": deepcopy(document.get("settings"))}).tree["settings"]
     defaults = settings.get("defaults") if isinstance(settings, Mapping) else None
     return isinstance(defaults, Mapping) and defaults.get(INHERIT_ENV) is not None
 

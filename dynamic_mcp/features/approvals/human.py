@@ -31,7 +31,7 @@ from dynamic_mcp.features.approvals.questions import (
     Approvals,
     Verdict,
 )
-from dynamic_mcp.features.approvals.queue import ApprovalServer, Queue
+from dynamic_mcp.features.approvals.queue import ApprovalServer, Queue, Receive
 from dynamic_mcp.features.approvals.store import ApprovalDecision, QueuedApproval, Scope, make_id
 from dynamic_mcp.features.approvals.subject import Right, Subject, describe, digest_of_state, identify, state_digest
 from dynamic_mcp.identity import LOCAL
@@ -62,7 +62,7 @@ class HumanApproval:
         note: Callable[[Event], None],
         *,
         make_id: Callable[[], str] = make_id,
-        open_server: Callable[[Callable[[ApprovalDecision], None]], ApprovalServer] | None = None,
+        open_server: Callable[[Receive], ApprovalServer] | None = None,
         notices: ApprovalNotices | None = None,
         clock: Clock | None = None,
         is_command: bool = False,

@@ -121,11 +121,10 @@ def judge(pinned: PinnedServer | None, catalog: Catalog, policy: Policy, *, toda
         return PinJudgement()
     room = _Room(pinned)
     names: dict[PinKind, LookAlikes] = {}
-    alike = (_describe_alike(pinned, each.key, names) if pinned.pins(each.key[0]) else "" for each in new)
     return PinJudgement(
         (
             *(structs.replace(each, held=_why_held(each, policy)) for each in changed),
-            *(_judge_new(each, policy, room, name) for each, name in zip(new, alike, strict=True)),
+            *(_judge_new(each, policy, room, _describe_alike(pinned, each.key, names)) for each in new),
         )
     )
 
@@ -177,6 +176,8 @@ def _pin(fingerprint: str, form: Raw, today: str) -> Pin:
 def _describe_alike(pinned: PinnedServer, key: Key, names: dict[PinKind, LookAlikes]) -> str:
     """Return a description of the pinned name that a new name looks like; empty if there is none."""
     kind, name = key
+    if not pinned.pins(kind):
+        return ""
     if kind not in names:
         from dynamic_mcp.features.pins.look_alikes import LookAlikes
 

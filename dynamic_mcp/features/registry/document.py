@@ -226,7 +226,7 @@ def _read_document(value: object, meta: object) -> ServerDocument:
     if not isinstance(version, str) or not version.isprintable() or not 0 < len(version) <= _LONGEST_VERSION:
         raise FlawedDocument("`version` is missing, too long, or has control characters")
     facts = [_member(each, _OFFICIAL) for each in (meta, server.get("_meta"))]
-    status = [_remark(_member(each, "status")) for each in (*facts, server)]
+    status = [*(_remark(_member(each, "status")) for each in facts), _remark(server.get("status"))]
     return ServerDocument(
         name=name,
         version=version,

@@ -340,6 +340,17 @@ async def test_always_drops_the_globs_that_ask_for_the_tool_and_no_others(cli: C
     assert json.loads(done.out) == ["[d]elete_*", "move_*"]
 
 
+@pytest.mark.parametrize("settings", [{"defaults": {"approve": ["delete_*"]}}, {"approve": ["delete_*"]}])
+async def test_always_finds_the_globs_for_all_servers_also_under_their_old_name(
+    cli: CliRunner, state: Path, settings: dict[str, object]
+) -> None:
+    cli.configure({"files": {"command": "true"}}, settings=settings)
+    pending = waiting(rule="mcpServers.files.approve", config=str(cli.config))
+    async with running(state / "approvals", pending):
+        done = await run(cli, "allow", "7F3K2M", "--yes", "--always")
+    assert json.loads(done.out) == []
+
+
 async def test_the_status_says_how_many_calls_wait(cli: CliRunner, proxy: Proxy, state: Path) -> None:
     publishing = asyncio.create_task(ProxyRegistry(state / "running").publish(ProxyStatus))
     while not await asyncio.to_thread(lambda: list((state / "running").glob("*.json"))):

@@ -16,6 +16,7 @@ from dynamic_mcp.cli.agreement import require_person
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.config import jsonc
+from dynamic_mcp.config.old_names import Renaming
 from dynamic_mcp.errors import ConfigError, DynamicMcpError, InvalidArguments, NotFound, closest
 from dynamic_mcp.features.approvals.client import ApprovalClient
 from dynamic_mcp.features.approvals.commands import view
@@ -244,11 +245,12 @@ def print_rule(out: Output, pending: QueuedApproval) -> None:
 
 
 def _read_document(config: str) -> Mapping[str, object]:
+    """Return the config with the present names of its fields."""
     try:
         document = jsonc.loads(read_bytes(Path(config)).decode())
     except (OSError, ValueError, ConfigError):  # the config has changed since
         return {}
-    return document if isinstance(document, dict) else {}
+    return Renaming(document).tree if isinstance(document, dict) else {}
 
 
 def _without_approve(document: Mapping[str, object], pending: QueuedApproval) -> _Change | None:

@@ -86,7 +86,7 @@ def build_or_refuse(document: ServerDocument, option: Option, answers: ServerAns
     try:
         return build(document, option, answers)
     except UnusableOption as exc:
-        raise DynamicMcpError(f"`{document.name}` cannot be used like context: {exc}") from exc
+        raise DynamicMcpError(f"`{document.name}` cannot be used like this: {exc}") from exc
 
 
 def refuse_deleted(document: ServerDocument) -> None:
