@@ -273,7 +273,7 @@ def _render(table: Table, tables: Mapping[Field, Table]) -> str:
 
 def _row(field: Field, table: Table, tables: Mapping[Field, Table]) -> str:
     note = f" (`{field.kind}`)" if field.kind else ""
-    return f"| `{table.name(field)}`{note} | {_cell(_value(field, table, tables))} | {_cell(field.text)} |"
+    return f"| `{table.name(field)}`{note} | {cell(_value(field, table, tables))} | {cell(field.text)} |"
 
 
 def _value(field: Field, table: Table, tables: Mapping[Field, Table]) -> str:
@@ -286,5 +286,6 @@ def _value(field: Field, table: Table, tables: Mapping[Field, Table]) -> str:
     return re.sub(r"\b(objects?)\b", rf"[\1]({link})", field.form, count=1)
 
 
-def _cell(text: str) -> str:
+def cell(text: str) -> str:
+    """Return a text as the cell of a table."""
     return " ".join(text.replace("|", "\\|").split())

@@ -78,7 +78,7 @@ def usage() -> str:
                 assert command is not None
                 words = " ".join(command.collect_usage_pieces(click.Context(command, info_name=name)))
                 shown = f"dynamic-mcp {name} {words.replace('[OPTIONS]', '').strip()}".strip()
-                rows.append(f"| `{_cell(shown)}` | {_cell(command.get_short_help_str(100))} |")
+                rows.append(f"| `{fields.cell(shown)}` | {fields.cell(command.get_short_help_str(100))} |")
     return "\n".join(rows)
 
 
@@ -108,7 +108,7 @@ def metrics() -> str:
     rows = ["| metric | type | labels | meaning |", "|---|---|---|---|"]
     for each in definitions.ALL:
         labels = ", ".join(f"`{name}`" for name in each.labels)
-        rows.append(f"| `{each.name}` | {each.kind.value} | {labels} | {_cell(each.description)} |")
+        rows.append(f"| `{each.name}` | {each.kind.value} | {labels} | {fields.cell(each.description)} |")
     return "\n".join(rows)
 
 
@@ -128,7 +128,7 @@ def messages() -> str:
     found = {message: hint for file in sorted(PACKAGE.rglob("*.py")) for message, hint in _raised(file) if message}
     said = [message for message in found if message.strip("… ")]
     rows = [
-        f"| {_cell(message)} | {_cell(found[message])} |"
+        f"| {fields.cell(message)} | {fields.cell(found[message])} |"
         for message in sorted(said, key=lambda text: text.strip("`… ").lower())
     ]
     return "\n".join(["| message | hint |", "|---|---|", *rows])
@@ -159,10 +159,6 @@ def template(node: ast.expr) -> str:
         case ast.BinOp(left=left, op=ast.Add(), right=right):
             return (template(left) or "…") + (template(right) or "…")
     return ""
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.replace("|", "\\|").split())
 
 
 # --- telemetry -------------------------------------------------------------------------------------------------

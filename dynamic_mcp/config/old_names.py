@@ -39,10 +39,6 @@ class Rename(Struct, frozen=True):
         return f"`{format_path(self.old)}` is now `{format_path(self.new)}`"
 
 
-class Move(Rename, frozen=True):
-    """Moves a value to its present place."""
-
-
 class Put(Struct, frozen=True):
     """Gives a place another value."""
 
@@ -63,7 +59,7 @@ class Renaming:
         self.tree: Any = tree  # Any: JSON
         self.renamed: list[Rename] = []
         self.conflicts: list[Problem] = []
-        self._steps: list[Move | Put | Drop] = []
+        self._steps: list[Rename | Put | Drop] = []
         self._rename_servers()  # first, as the old names of defaults still count for them
         self._rename_profiles()
         self._rename_settings()
@@ -76,7 +72,7 @@ class Renaming:
 
     def locate(self, problem: Problem) -> Problem:
         """Return a problem of `tree` with its place in the file as it stands."""
-        for move in (step for step in self._steps if isinstance(step, Move)):
+        for move in (step for step in self._steps if isinstance(step, Rename)):
             old, new = format_path(move.old), format_path(move.new)
             if problem.where == new or problem.where.startswith((f"{new}.", f"{new}[")):
                 return Problem(old + problem.where.removeprefix(new), problem.message, problem.hint)
@@ -86,7 +82,7 @@ class Renaming:
         """Return the text of the config with the present names. Comments, order and all other bytes stay."""
         for step in self._steps:
             match step:
-                case Move():
+                case Rename():
                     text = edit.move(text, step.old, step.new)
                 case Put():
                     text = edit.put(text, step.path, step.value)
@@ -210,8 +206,9 @@ class Renaming:
             elif depth == len(new) or not isinstance(there, dict):
                 self._refuse(old, new[:depth])
                 return False
-        self.renamed.append(Rename(old, new))
-        self._steps.append(Move(old, new))
+        rename = Rename(old, new)
+        self.renamed.append(rename)
+        self._steps.append(rename)
         value = _drop(self.tree, old)
         _put(self.tree, new, value)
         return True

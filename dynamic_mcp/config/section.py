@@ -188,8 +188,9 @@ def file_fields(section: type[Struct]) -> dict[str, FieldInfo]:
 
 
 def _depth(section: type[Struct], info: FieldInfo) -> int:
-    """Return how far up among the bases of a section a field is declared."""
-    return next(n for n, base in enumerate(section.__mro__) if info.name in vars(base).get("__annotations__", ()))
+    """Return how many of a section and its bases have a field: the further up it is declared, the more."""
+    bases = (base for base in section.__mro__ if issubclass(base, Struct) and base is not Struct)
+    return sum(info.name in base.__struct_fields__ for base in bases)
 
 
 def is_everyday(info: FieldInfo) -> bool:
