@@ -131,7 +131,9 @@ class ModernSubscription:
 
     def _acknowledge(self, id: bytes, params: Raw) -> None:
         stream, before = self._opening, self._current
-        if stream is None or not id or stream.acknowledged.is_set() or (before is not None and before.id == id):
+        if self._is_closed or stream is None or stream.acknowledged.is_set():
+            return
+        if not id or (before is not None and before.id == id):
             return
         uris = wire.value(wire.member(params, "notifications", "resourceSubscriptions"))
         stream.id = id

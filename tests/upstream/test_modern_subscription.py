@@ -231,3 +231,19 @@ async def test_a_link_that_closes_ends_its_subscription() -> None:
 
     assert _cancelled(upstream) == [listen["id"]]
     assert upstream.closed
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_link_closes_also_if_its_subscription_is_acknowledged_meanwhile(turns: int) -> None:
+    upstream = ModernUpstream(CHANGING)
+    link = await modern_link_to(upstream)
+    listen = await upstream.hears(LISTEN)
+
+    closing = asyncio.create_task(link.close())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    upstream.acknowledge(listen)
+
+    async with asyncio.timeout(BOUND_S):
+        await closing
+    assert upstream.closed
