@@ -15,6 +15,9 @@ from dynamic_mcp.cli.machine import open_journal, shorten_path
 from dynamic_mcp.cli.respondent import find_respondent
 from dynamic_mcp.importer.journal import ChangeJournal, JournalEntry
 
+# The title of the change that `init` makes, of all tools at once.
+SETUP = "init"
+
 
 def undo(context: Invocation, ids: Sequence[str], *, yes: bool, dry_run: bool) -> int:
     """Undo changes, the latest one only after confirmation; return the exit code."""
@@ -36,6 +39,8 @@ def _undo(context: Invocation, journal: ChangeJournal, entry: JournalEntry) -> l
     if entry.is_undone:
         return [f"{entry.id} ({entry.title}) is already undone"]
     lines = [_title("undone", entry), *(each.describe(is_done=True) for each in journal.undo(entry))]
+    if entry.subject or entry.title == SETUP:
+        lines.append("restart the AI tools whose files these are")
     record_change(context, entry.files, "change.undone", {"command": "undo", "change": entry.id, "of": entry.title})
     return lines
 

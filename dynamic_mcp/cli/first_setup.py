@@ -7,8 +7,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from dynamic_mcp.cli.change_history import SETUP
 from dynamic_mcp.cli.import_flow import list_changes
-from dynamic_mcp.cli.installer import SETUP, warn_about_limits
+from dynamic_mcp.cli.installer import warn_about_limits
 from dynamic_mcp.cli.machine import local_machine, open_journal, shorten_path, timestamp
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.cli.own_program import find_own_program

@@ -13,7 +13,7 @@ import click
 from msgspec import Struct
 
 from dynamic_mcp.cli.change_events import record_change
-from dynamic_mcp.cli.change_history import report
+from dynamic_mcp.cli.change_history import SETUP, report
 from dynamic_mcp.cli.change_lock import hold_change_lock
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.machine import local_machine, open_journal, timestamp
@@ -34,9 +34,6 @@ from dynamic_mcp.importer.installer import InstallPlan, find_target, list_target
 from dynamic_mcp.importer.journal import ChangedSince, JournalEntry
 from dynamic_mcp.importer.model import Machine, ToolScope
 from dynamic_mcp.importer.planner import RemainingServer, Replacement, plan_replacement, read_output
-
-# The title of the change that `init` makes, of all tools at once.
-SETUP = "init"
 
 
 class Start(Struct, frozen=True):

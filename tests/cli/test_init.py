@@ -126,6 +126,7 @@ def test_undo_takes_back_every_byte_of_a_setup(cli: CliRunner, home: Path, confi
     undone = run(cli, home, "undo", id)
 
     assert undone.code == 0
+    assert "restart the AI tools" in undone.err
     assert [word.split()[1] for word in undone.err.splitlines() if word.startswith("undone:")] == ["init"]
     assert [file.read_bytes() for file in files] == before
     assert not config.exists()

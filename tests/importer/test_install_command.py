@@ -245,7 +245,9 @@ def test_undo_goes_back_one_by_one_and_says_what_it_did(world: World) -> None:
     world.run("install", "cursor")
     world.run("install", "kiro")
     assert [deed["what"] for deed in world.run("undo", "--list").json()] == ["install kiro", "install cursor"]
-    assert "install cursor" in world.run("undo", "1").err
+    undone = world.run("undo", "1").err
+    assert "install cursor" in undone
+    assert undone.endswith("restart the AI tools whose files these are\n")
     assert "already" in world.run("undo", "1").err
     assert "install kiro" in world.run("undo", "--yes").err
     assert world.run("undo", "--yes").code == 2

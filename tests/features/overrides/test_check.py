@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dynamic_mcp.config.access import ToolEffects
 from dynamic_mcp.config.resolved import ToolFilter
 from dynamic_mcp.features.overrides.check import check
 from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind
@@ -14,8 +15,11 @@ TOOLS = tools_of(
 CATALOG = Catalog({ListKind.TOOLS: Listing(TOOLS)})
 
 
-def found(overrides: Json, *, is_known: bool = True, exclude: tuple[str, ...] = ()) -> dict[str, str]:
-    presented = group_config("a", rules=rules_of(**overrides), tools=ToolFilter(include=("*",), exclude=exclude))
+def found(
+    overrides: Json, *, is_known: bool = True, exclude: tuple[str, ...] = (), effects: ToolEffects | None = None
+) -> dict[str, str]:
+    tools = ToolFilter(include=("*",), exclude=exclude)
+    presented = group_config("a", rules=rules_of(**overrides), tools=tools, effects=effects or ToolEffects())
     findings = check(config_of(presented), lambda: {"a": CATALOG} if is_known else {})
     return {each.where: f"{each.what}; {each.hint}" for each in findings}
 
@@ -51,3 +55,11 @@ def test_a_tool_that_is_left_out_is_found_unless_the_filter_has_taken_the_other_
     assert found(clash, exclude=("get_issue",)) == {}
     fixed: Json = {"create_issue": {"arguments": {"repo": {"fixed": 5}}}}
     assert "`repo` does not take the value" in found(fixed)["mcpServers.a.overrides"]
+
+
+def test_a_hint_that_a_tool_only_reads_is_found_if_rules_take_it_for_one_that_writes() -> None:
+    shown: Json = {"*_issue": {"annotations": {"readOnlyHint": True}}}
+    place = 'mcpServers.a.overrides["*_issue"].annotations.readOnlyHint'
+    assert "these tools may write: `create_issue`, `close_issue`; `effects.read`" in found(shown)[place]
+    assert found(shown, effects=ToolEffects(read=("*_issue",))) == {}
+    assert found({"create_issue": {"annotations": {"readOnlyHint": False}}}) == {}
