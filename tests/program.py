@@ -167,6 +167,10 @@ class Program:
         """Return all that the program wrote to stderr, and its daemon to the log, once it has ended."""
         return await self._stderr + self._log()
 
+    async def drain(self) -> None:
+        """Wait until all that the program wrote to stdout is read, once it has ended: then its pipe is closed."""
+        await asyncio.wait([self._reader])
+
     async def _describe_end(self) -> str:
         said = await self.stderr()
         return f"the program ended with {await self.ends()}; stderr: {said}"
@@ -255,6 +259,7 @@ async def started(
             process.kill()
             raise
         await program.stderr()
+        await program.drain()
 
 
 async def _start(*command: str, env: Mapping[str, str] | None, cwd: Path | None, limit: int) -> own_process.Process:
