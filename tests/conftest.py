@@ -51,11 +51,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip, with the reason, what the system that runs the tests does not promise."""
-    if sys.platform != "win32":
-        return
-    for name in ("posix_only", "not_in_wine") if windows.is_wine() else ("posix_only",):
-        for mark in item.iter_markers(name):
-            pytest.skip(mark.args[0])
+    if sys.platform == "win32":
+        for name in ("posix_only", "not_in_wine") if windows.is_wine() else ("posix_only",):
+            for mark in item.iter_markers(name):
+                pytest.skip(mark.args[0])
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
