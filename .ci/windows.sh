@@ -7,6 +7,8 @@ cd "$(dirname "$0")/.."
 made=$PWD/build/windows
 export WINEPREFIX=$made/wine WINEARCH=win64 WINEDEBUG=-all
 
+to_windows() { printf 'Z:%s' "${1//\//\\}"; }
+
 make() {
   if ! { command -v wine && command -v x86_64-w64-mingw32-gcc && command -v unzip; } >/dev/null; then
     [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null && { apt-get update -qq && \
@@ -36,7 +38,20 @@ make() {
   "$made/tools/bin/uv" pip install -q --target "$packages" --python-platform x86_64-pc-windows-msvc --python-version 3.13 \
     --only-binary :all: -r pyproject.toml --extra cel --extra keyring --extra otel --group dev
   cp "$packages"/pywin32_system32/*.dll "$made/python/"
-  printf 'Z:%s\n' "${PWD//\//\\}" > "$packages/project.pth"
+  # the program itself: its metadata, the path of the checkout as Windows has it, and `Scripts/dynamic-mcp.exe`
+  "$made/tools/bin/uv" pip install -q --target "$packages" --no-deps -e .
+  rm "$packages"/_editable_impl_*.pth && rm -r "$packages/bin"
+  printf '%s\n' "$(to_windows "$PWD")" > "$packages/project.pth"
+  mkdir "$made/python/Scripts"
+  "$made/tools/bin/python" - "$made/python/Scripts" "$(to_windows "$made/python/python.exe")" <<'LAUNCHER'
+import io, pathlib, sys, zipfile, distlib
+folder, python = sys.argv[1:]
+with zipfile.ZipFile(script := io.BytesIO(), "w") as archive:
+    archive.writestr("__main__.py", "import sys\nfrom dynamic_mcp.__main__ import main\nsys.exit(main())\n")
+launcher = pathlib.Path(distlib.__file__).with_name("t64.exe").read_bytes()
+shebang = f"#!{python}\r\n".encode()
+pathlib.Path(folder, "dynamic-mcp.exe").write_bytes(launcher + shebang + script.getvalue())
+LAUNCHER
   touch "$made/complete"
 }
 
