@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
 # Runs tests with the CPython for Windows under Wine, e.g. `.ci/windows.sh tests/config -k drive`; without arguments, the
-# whole first tier. The interpreter, the packages and Wine's own files are in `build/windows`, which is made once.
+# whole first tier; with `--part`, the part of it that `.ci/run` has. The interpreter, the packages and Wine's own files
+# are in `build/windows`, which is made once.
 # Other commands of that interpreter: `.ci/windows.sh --python -m dynamic_mcp --version`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 made=$PWD/build/windows
 export WINEPREFIX=$made/wine WINEARCH=win64 WINEDEBUG=-all
+
+to_windows() { printf 'Z:%s' "${1//\//\\}"; }
 
 make() {
   if ! { command -v wine && command -v x86_64-w64-mingw32-gcc && command -v unzip; } >/dev/null; then
@@ -36,14 +39,33 @@ make() {
   "$made/tools/bin/uv" pip install -q --target "$packages" --python-platform x86_64-pc-windows-msvc --python-version 3.13 \
     --only-binary :all: -r pyproject.toml --extra cel --extra keyring --extra otel --group dev
   cp "$packages"/pywin32_system32/*.dll "$made/python/"
-  printf 'Z:%s\n' "${PWD//\//\\}" > "$packages/project.pth"
+  # the program itself: its metadata, the path of the checkout as Windows has it, and `Scripts/dynamic-mcp.exe`
+  "$made/tools/bin/uv" pip install -q --target "$packages" --no-deps -e .
+  rm "$packages"/_editable_impl_*.pth && rm -r "$packages/bin"
+  printf '%s\n' "$(to_windows "$PWD")" > "$packages/project.pth"
+  mkdir "$made/python/Scripts"
+  "$made/tools/bin/python" - "$made/python/Scripts" "$(to_windows "$made/python/python.exe")" <<'LAUNCHER'
+import io, pathlib, sys, zipfile, distlib
+folder, python = sys.argv[1:]
+with zipfile.ZipFile(script := io.BytesIO(), "w") as archive:
+    archive.writestr("__main__.py", "import sys\nfrom dynamic_mcp.__main__ import main\nsys.exit(main())\n")
+launcher = pathlib.Path(distlib.__file__).with_name("t64.exe").read_bytes()
+shebang = f"#!{python}\r\n".encode()
+pathlib.Path(folder, "dynamic-mcp.exe").write_bytes(launcher + shebang + script.getvalue())
+LAUNCHER
   touch "$made/complete"
 }
 
 [ -e "$made/complete" ] && [ "$made/complete" -nt pyproject.toml ] || make
-# Python's streams must be pipes under Wine
-if [ "${1:-}" = --python ]; then
-  true | wine "$made/python/python.exe" "${@:2}" 2>&1 | cat
-else
-  true | wine "$made/python/python.exe" -m pytest "$@" 2>&1 | cat
-fi
+# what differs between systems, and that the program works as a whole
+part=(tests/config tests/system tests/mcp_wire tests/groups tests/tools tests/importer/test_cases.py
+  tests/process/test_protocol.py tests/cli/test_call.py tests/cli/test_completion.py)
+
+case "${1:-}" in
+  --python) command=("${@:2}") ;;
+  --part) command=(-m pytest -n 4 "${part[@]}" "${@:2}") ;;
+  "") command=(-m pytest -n 4) ;;
+  *) command=(-m pytest "$@") ;;
+esac
+# Python's streams must be pipes under Wine; the exit code is that of Python
+true | wine "$made/python/python.exe" "${command[@]}" 2>&1 | cat

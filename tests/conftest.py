@@ -51,11 +51,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip, with the reason, what the system that runs the tests does not promise."""
-    if sys.platform != "win32":
-        return
-    for name in ("posix_only", "not_in_wine") if windows.is_wine() else ("posix_only",):
-        for mark in item.iter_markers(name):
-            pytest.skip(mark.args[0])
+    if sys.platform == "win32":
+        for name in ("posix_only", "not_in_wine") if windows.is_wine() else ("posix_only",):
+            for mark in item.iter_markers(name):
+                pytest.skip(mark.args[0])
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
@@ -102,6 +101,12 @@ def _own_folders(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
         monkeypatch.setenv("HOME", str(home))
         for name in ("CACHE", "CONFIG", "DATA", "STATE"):
             monkeypatch.setenv(f"XDG_{name}_HOME", f"{folder}/{name.lower()}")
+        if sys.platform == "win32":
+            monkeypatch.setenv("USERPROFILE", str(home))
+            for name, place in (("APPDATA", "Roaming"), ("LOCALAPPDATA", "Local")):
+                monkeypatch.setenv(name, str(home / "AppData" / place))
+            # Windows itself is asked for the folder otherwise
+            monkeypatch.setenv("WIN_PD_OVERRIDE_LOCAL_APPDATA", str(home / "AppData" / "Local"))
         leftovers.note_home(home, request.node.nodeid)
         yield
     leftovers.note_new_files(before, request.node.nodeid)

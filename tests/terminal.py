@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
-import pty
 import re
 import select
 import struct
-import termios
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tests import own_process
+
+if sys.platform != "win32":
+    import fcntl
+    import pty
+    import termios
 
 CONFIG = {"DYNAMIC_MCP_CONFIG": "dynamic-mcp.json"}
 DOWN, ENTER, INTERRUPT, BLANK = b"\x1b[B", b"\r", b"\x03", b" "

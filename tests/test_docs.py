@@ -107,7 +107,12 @@ def command_lines(document: Path) -> Iterator[str]:
         for line in text.replace("\\\n", " ").splitlines():
             if line.startswith("$ " if has_prompts else "dynamic-mcp "):
                 yield line.removeprefix("$ ")
-    prose = re.sub(r"^```.*?^```|<!-- clients -->.*<!--", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
+    prose = re.sub(
+        r"^```.*?^```|<!-- clients -->.*<!--",
+        "",
+        document.read_text(encoding="utf-8"),
+        flags=re.MULTILINE | re.DOTALL,
+    )
     yield from re.findall(r"`(dynamic-mcp [a-z][^`]*)`", prose)
 
 
@@ -152,7 +157,7 @@ def test_a_recording_shows_what_a_terminal_shows_and_loads_nothing(tmp_path: Pat
     file = tmp_path / "shown.svg"
     program = "import sys; print('\\x1b[1mtwo tools\\x1b[0m' if sys.stdout.isatty() else 'no terminal')"
     subprocess.run([sys.executable, "docs/record.py", str(file), "-c", program], cwd=ROOT, check=True, timeout=60)
-    drawn = file.read_text()
+    drawn = file.read_text(encoding="utf-8")
     assert ">two&#160;tools</text>" in drawn
     assert "url(h" not in drawn
     assert "href" not in drawn
@@ -167,10 +172,10 @@ def test_the_two_first_shell_blocks_of_the_readme_are_one_command_line_each() ->
 
 def test_files_that_commands_and_links_name_exist() -> None:
     for document in DOCUMENTS:
-        for target in re.findall(r"\]\(([^)#]+)", document.read_text()):
+        for target in re.findall(r"\]\(([^)#]+)", document.read_text(encoding="utf-8")):
             if "://" not in target:
                 assert (document.parent / target).exists(), f"{document.name}: {target}"
-        for command in re.findall(r"`(python [^`]+)`", document.read_text()):
+        for command in re.findall(r"`(python [^`]+)`", document.read_text(encoding="utf-8")):
             words = shlex.split(command.split(">")[0])
             named = f"{words[2].replace('.', '/')}.py" if words[1] == "-m" else words[1]
             assert (ROOT / named).exists() or (ROOT / named.removesuffix(".py")).is_dir(), (
@@ -180,7 +185,7 @@ def test_files_that_commands_and_links_name_exist() -> None:
 
 def test_links_to_a_section_lead_to_its_heading() -> None:
     for document in DOCUMENTS:
-        for target, section in re.findall(r"\]\(([^)#:\s]*)#([^)]+)\)", document.read_text()):
+        for target, section in re.findall(r"\]\(([^)#:\s]*)#([^)]+)\)", document.read_text(encoding="utf-8")):
             page = document.parent / target if target else document
             assert section in anchors(page), f"{document.name}: {target}#{section}"
 
@@ -189,7 +194,7 @@ def test_links_to_a_section_lead_to_its_heading() -> None:
 def test_a_page_has_one_title_no_heading_twice_and_skips_no_level(document: Path) -> None:
     names = anchors(document)
     assert sorted(names) == sorted(set(names))
-    text = re.sub(r"^```.*?^```", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"^```.*?^```", "", document.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     levels = [len(marks) for marks in re.findall(r"^(#+) ", text, re.MULTILINE)]
     assert levels[0] == 1
     assert levels.count(1) == 1
@@ -204,7 +209,9 @@ def test_no_two_headings_of_the_configuration_are_the_same() -> None:
 SECTIONS = [
     pytest.param(heading, text, id=f"{page.stem}: {heading}")
     for page in CONFIGURATION
-    for heading, text in re.findall(r"^## ([^\n]*)\n(.*?)(?=^## |\Z)", page.read_text(), re.MULTILINE | re.DOTALL)
+    for heading, text in re.findall(
+        r"^## ([^\n]*)\n(.*?)(?=^## |\Z)", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
     if "<!-- fields of " in text
 ]
 
@@ -220,26 +227,30 @@ def test_fields_stand_below_their_place_with_an_example_and_their_guide_and_once
 
 
 def test_the_page_of_everyday_fields_is_short() -> None:
-    assert CONFIGURATION[0].read_text().count("\n") <= 250
+    assert CONFIGURATION[0].read_text(encoding="utf-8").count("\n") <= 250
 
 
 def test_every_field_of_the_schema_is_in_the_configuration() -> None:
     definitions = schema.schema()["$defs"]
     assert isinstance(definitions, dict)
     names = {field for part in definitions.values() for field in part["properties"]}
-    paths = [path for page in CONFIGURATION for path in re.findall(r"^\| `([^`]+)`", page.read_text(), re.MULTILINE)]
+    paths = [
+        path
+        for page in CONFIGURATION
+        for path in re.findall(r"^\| `([^`]+)`", page.read_text(encoding="utf-8"), re.MULTILINE)
+    ]
     assert names <= {name for path in paths for name in re.split(r"\.|\[\]\.?", path)}
 
 
 def anchors(document: Path) -> list[str]:
     """Return what GitHub calls the headings of a document in links."""
-    text = re.sub(r"^```.*?^```", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"^```.*?^```", "", document.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     headings = re.findall(r"^#+ (.*)$", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text), re.MULTILINE)
     return [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
 
 
 def test_the_schema_file_is_what_the_model_says() -> None:
-    assert (ROOT / "schemas" / "dynamic-mcp.schema.json").read_text() == schema.schema_text()
+    assert (ROOT / "schemas" / "dynamic-mcp.schema.json").read_text(encoding="utf-8") == schema.schema_text()
 
 
 def test_the_generated_parts_are_as_the_code_has_them() -> None:
@@ -251,7 +262,7 @@ def test_the_generated_parts_are_as_the_code_has_them() -> None:
 
 
 def test_every_member_of_an_audit_line_is_explained_in_its_order() -> None:
-    page = (ROOT / "docs" / "audit.md").read_text()
+    page = (ROOT / "docs" / "audit.md").read_text(encoding="utf-8")
     table = page[page.index("### The members of a line") : page.index("### Where it is")]
     assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == [field.name for field in fields(AuditLine)]
 
@@ -263,7 +274,7 @@ def test_the_diagram_shows_every_transition_of_the_table() -> None:
 
 
 def test_every_message_that_troubleshooting_explains_is_one_of_the_program() -> None:
-    page = (ROOT / "docs" / "troubleshooting.md").read_text()
+    page = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
     explained = page[: page.index("## Every message")]
     said = [words for file in sorted((ROOT / "dynamic_mcp").rglob("*.py")) for words in _texts(file)]
     rows = [row.split(" | ")[0].removeprefix("| ") for row in explained.splitlines() if row.startswith("| ")]
@@ -276,7 +287,7 @@ def test_every_message_that_troubleshooting_explains_is_one_of_the_program() -> 
 
 def _texts(file: Path) -> Iterator[str]:
     """Yield the string expressions of a module, each whole, with `…` for what is filled in."""
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         match node:
             case ast.Constant(value=str(text)):
                 yield text.replace("%s", "…").replace("%d", "…")
@@ -285,9 +296,11 @@ def _texts(file: Path) -> Iterator[str]:
 
 
 def test_the_changelog_has_its_newest_version_first() -> None:
-    versions = re.findall(r"^## \[?([\d.]+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    versions = re.findall(r"^## \[?([\d.]+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert all(tuple(map(int, a.split("."))) > tuple(map(int, b.split("."))) for a, b in pairwise(versions))
 
 
 def test_the_schema_file_of_packs_is_what_their_model_says() -> None:
-    assert (ROOT / "schemas" / "command-line-pack.schema.json").read_text() == packs_schema.schema_text()
+    assert (ROOT / "schemas" / "command-line-pack.schema.json").read_text(
+        encoding="utf-8"
+    ) == packs_schema.schema_text()

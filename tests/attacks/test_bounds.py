@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import resource
 import sys
 from collections.abc import Iterator
 
@@ -12,6 +11,9 @@ import pytest
 
 from tests.attacks.target import AS_JSON, BOTH, HELLO, McpClient, Target, bearer, office, serving
 from tests.attacks.wire import Answer, Json, Wire, head
+
+if sys.platform != "win32":
+    import resource
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="memory and further loopback addresses as Linux has them"

@@ -180,7 +180,7 @@ def test_mode_and_link_stay_and_a_read_only_file_is_left_alone(world: World) -> 
     assert stat.S_IMODE(real.stat().st_mode) == 0o640
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
+@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="root may write everything")
 def test_a_read_only_file_is_left_alone(world: World) -> None:
     file = world.cursor()
     file.chmod(0o444)

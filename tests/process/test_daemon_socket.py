@@ -25,7 +25,7 @@ pytestmark = pytest.mark.daemon_only
 
 NOBODY = 65534
 SECRET = "s3cret-of-the-environment"
-as_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
+as_root = pytest.mark.skipif(sys.platform == "win32" or os.getuid() != 0, reason="needs root, to act as another user")
 
 
 @pytest.fixture
@@ -151,7 +151,10 @@ def spoil(how: str, runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "open to a group",
         pytest.param("another's", marks=as_root),
         pytest.param(
-            "read-only", marks=pytest.mark.skipif(os.getuid() == 0, reason="root may write to every directory")
+            "read-only",
+            marks=pytest.mark.skipif(
+                sys.platform == "win32" or os.getuid() == 0, reason="root may write to every directory"
+            ),
         ),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import resource
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -14,7 +14,10 @@ import pytest
 from tests.process.neighbours import assert_alive
 from tests.program import Json, Program, odd, running, text_of
 
-pytestmark = pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="needs Linux, to limit another process")
+if sys.platform != "win32":
+    import resource
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux, to limit another process")
 
 
 @contextlib.asynccontextmanager

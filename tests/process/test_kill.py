@@ -7,7 +7,6 @@ import contextlib
 import itertools
 import json
 import os
-import resource
 import select
 import signal
 import sys
@@ -22,6 +21,9 @@ from dynamic_mcp.upstream.process.child import terminate_all
 from dynamic_mcp.upstream.stdio import StdioTransport
 from tests.process.test_end import is_running, pids_of
 from tests.program import BOUND_S, UPSTREAMS, Json, Program, odd, running, serving, text_of
+
+if sys.platform != "win32":
+    import resource
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux, to watch processes end")
 # Descriptors for some of ten servers: each takes about ten while it is started.

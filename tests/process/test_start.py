@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import os
-import pty
 import subprocess
 import sys
 import threading
@@ -19,6 +18,9 @@ from dynamic_mcp.features.table import FEATURES
 from tests import own_process
 from tests.own_process import OWN
 from tests.program import BOUND_S, odd, running, serving, window_command
+
+if sys.platform != "win32":
+    import pty
 
 
 def run(*args: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -16,6 +15,9 @@ import pytest
 from tests import own_process
 from tests.cli.commands import CliRunner
 from tests.program import full
+
+if sys.platform != "win32":
+    import pty
 
 Json = Any  # whatever JSON a test writes down
 pytestmark = pytest.mark.alone_only("the command starts the servers itself")

@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import venv
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -23,6 +22,9 @@ from tests.journeys.remote_server import free_port
 from tests.process.http_client import connected
 from tests.process.windows import has_received, logs, pid_of, save
 from tests.program import BOUND_S, Program, odd, running, text_of
+
+if sys.platform != "win32":
+    import venv
 
 pytestmark = pytest.mark.skipif(
     sys.platform == "win32", reason="files of a running program cannot be replaced on Windows"

@@ -19,6 +19,7 @@ from tests.policy.rules import person
 from tests.proxy.many_clients import Scene, able, scene
 
 CONFIG = Path("/c.json")
+FILE = str(CONFIG.absolute())  # with its drive, on Windows
 
 
 async def join(
@@ -67,8 +68,8 @@ async def test_a_status_is_of_its_kind_and_a_daemon_has_its_socket() -> None:
         stdio = read_status(on.proxy, CONFIG)
         daemon = read_status(on.proxy, CONFIG, kind="daemon", socket="/run/s")
 
-        assert (stdio.config, stdio.kind, stdio.socket) == ("/c.json", "stdio", "")
-        assert (daemon.config, daemon.kind, daemon.socket) == ("/c.json", "daemon", "/run/s")
+        assert (stdio.config, stdio.kind, stdio.socket) == (FILE, "stdio", "")
+        assert (daemon.config, daemon.kind, daemon.socket) == (FILE, "daemon", "/run/s")
 
 
 @pytest.mark.parametrize(

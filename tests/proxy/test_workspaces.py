@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import os
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import pytest
 
@@ -72,7 +72,8 @@ async def test_windows_of_other_directories_share_what_starts_in_a_configured_on
         for directory in ("/one", "/two"):
             await echo(await on.join(directory))
 
-        assert [server.program.cwd for server in on.starter.servers] == started
+        directories = [PurePath(server.program.cwd or "") for server in on.starter.servers]
+        assert [each.as_posix().removeprefix("C:") for each in directories] == started
 
 
 @pytest.mark.parametrize("share", ["user", "all"])
@@ -273,6 +274,7 @@ async def test_a_window_that_gives_up_while_it_enters_leaves_nothing_behind(tmp_
         assert await echo(await on.join(TOKEN="a")) == "token a"
 
 
+@pytest.mark.posix_only("a file that is read only once it is written to is a descriptor's name")
 async def test_a_window_that_enters_while_the_config_changes_gets_the_new_one(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     document = {"mcpServers": {"s0": TOKEN}, "settings": {"variables_file": "${GATE:-/dev/null}"}}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -15,6 +14,9 @@ import pytest
 from dynamic_mcp.system.event_loop import loop_factory
 from dynamic_mcp.system.pipes import Sink, burst_of, enlarge, open_sink
 from tests.program import BOUND_S
+
+if sys.platform != "win32":
+    import fcntl
 
 LOOPS = [loop_factory(), asyncio.new_event_loop]
 

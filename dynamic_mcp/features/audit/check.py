@@ -75,13 +75,14 @@ def _check_future(directory: Path) -> Iterator[Finding]:
 
 def _check_owner(directory: Path, status: os.stat_result) -> Iterator[Finding]:
     """Check who else may read or change the log. Windows has no such permission bits."""
-    if sys.platform == "win32":
-        return
-    if status.st_uid != os.getuid():
-        yield _error(f"{directory} belongs to user {status.st_uid}, who can change the log", "give another `path`")
-    elif status.st_mode & _OTHERS:
-        what = f"{directory} is open to other users ({stat.filemode(status.st_mode)})"
-        yield warning(_WHERE, what, f"`chmod 700 {quote(directory)}`")
+    yield from ()
+    if sys.platform != "win32":
+        if status.st_uid != os.getuid():
+            problem = f"{directory} belongs to user {status.st_uid}, who can change the log"
+            yield _error(problem, "give another `path`")
+        elif status.st_mode & _OTHERS:
+            what = f"{directory} is open to other users ({stat.filemode(status.st_mode)})"
+            yield warning(_WHERE, what, f"`chmod 700 {quote(directory)}`")
 
 
 def _check_room(directory: Path) -> Iterator[Finding]:

@@ -146,8 +146,7 @@ def open_private(path: Path) -> int:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
-        if sys.platform != "win32":
-            _make_private(descriptor, path, status)
+        _make_private(descriptor, path, status)
     except BaseException:
         os.close(descriptor)
         raise
@@ -181,10 +180,12 @@ def read_tail(file: int | Path) -> Tail:
 def read_end(descriptor: int, size: int, length: int = _BLOCK) -> bytes:
     """Return the last bytes of a file of this size."""
     start = max(size - length, 0)
-    if hasattr(os, "pread"):
-        return os.pread(descriptor, size - start, start)
-    os.lseek(descriptor, start, os.SEEK_SET)
-    return os.read(descriptor, size - start)
+    if sys.platform == "win32":
+        os.lseek(descriptor, start, os.SEEK_SET)
+        block = os.read(descriptor, size - start)
+    else:
+        block = os.pread(descriptor, size - start, start)
+    return block
 
 
 def _parse_tail(block: bytes, *, is_whole: bool) -> Tail | None:
@@ -201,11 +202,12 @@ def _parse_tail(block: bytes, *, is_whole: bool) -> Tail | None:
 
 
 def _make_private(descriptor: int, path: Path, status: os.stat_result) -> None:
-    if status.st_uid != os.geteuid():
-        raise PermissionError(errno.EPERM, "belongs to another user", str(path))
-    if stat.S_IMODE(status.st_mode) & 0o077:
-        os.fchmod(descriptor, 0o600)
-        log.warning("%s was open to other users and is now private", path)
+    if sys.platform != "win32":
+        if status.st_uid != os.geteuid():
+            raise PermissionError(errno.EPERM, "belongs to another user", str(path))
+        if stat.S_IMODE(status.st_mode) & 0o077:
+            os.fchmod(descriptor, 0o600)
+            log.warning("%s was open to other users and is now private", path)
 
 
 # --- reading -----------------------------------------------------------------------------------------------

@@ -119,13 +119,13 @@ def _single(definition: Definition, value: float, labels: tuple[str, ...] = ()) 
 def process_families() -> Iterator[Values]:
     """Yield the metrics of this process. Memory and descriptors are read on Linux only."""
     yield _family(definitions.CPU, time.process_time())
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        fields = (_PROC / "stat").read_text(errors="replace").rpartition(")")[2].split()
-        yield _family(definitions.RESIDENT_MEMORY, int(fields[_RESIDENT]) * os.sysconf("SC_PAGE_SIZE"))
-        yield _family(definitions.VIRTUAL_MEMORY, int(fields[_VIRTUAL]))
-        yield _family(definitions.START_TIME, _boot_time() + int(fields[_START]) / os.sysconf("SC_CLK_TCK"))
-        yield _family(definitions.OPEN_DESCRIPTORS, len(os.listdir(_PROC / "fd")))  # noqa: PTH208
     if sys.platform != "win32":
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            fields = (_PROC / "stat").read_text(errors="replace").rpartition(")")[2].split()
+            yield _family(definitions.RESIDENT_MEMORY, int(fields[_RESIDENT]) * os.sysconf("SC_PAGE_SIZE"))
+            yield _family(definitions.VIRTUAL_MEMORY, int(fields[_VIRTUAL]))
+            yield _family(definitions.START_TIME, _boot_time() + int(fields[_START]) / os.sysconf("SC_CLK_TCK"))
+            yield _family(definitions.OPEN_DESCRIPTORS, len(os.listdir(_PROC / "fd")))  # noqa: PTH208
         import resource
 
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
