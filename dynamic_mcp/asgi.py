@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import sys
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 
@@ -23,7 +24,11 @@ from dynamic_mcp.host.http_mounted import MountedService
 from dynamic_mcp.host.serving import Serving
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.system import paths
-from dynamic_mcp.upstream.process.strays import leaving_orphans
+
+if sys.platform == "win32":
+    from contextlib import nullcontext as leaving_orphans  # which Windows does not have
+else:
+    from dynamic_mcp.upstream.process.strays import leaving_orphans
 
 __all__ = ["Application", "app"]
 

@@ -48,6 +48,7 @@ ROOT = Path(dynamic_mcp.__file__).parent
 # A place that is added needs a test here, or beside those of its module.
 BRANCHES = {
     "__main__.py": 1,
+    "asgi.py": 1,
     "cli/client_opener.py": 1,
     "cli/diagnosis.py": 1,
     "cli/direct_server.py": 1,  # passes it on
@@ -69,20 +70,27 @@ BRANCHES = {
     "importer/planner.py": 1,  # passes it on
     "observe/log_output.py": 1,
     "observe/proxies.py": 1,
+    "host/signals.py": 2,
+    "system/console_events.py": 1,  # cannot be imported on another system
     "system/file_reader.py": 1,
     "system/paths.py": 2,
-    "system/pipes.py": 3,
+    "system/pipes.py": 5,
     "system/prctl.py": 1,
     "system/private_socket.py": 1,
-    "upstream/process/child.py": 3,
+    "upstream/process/child.py": 1,  # chooses between the next two
+    "upstream/process/group.py": 1,  # cannot be imported on Windows, as the guardian and strays
     "upstream/process/guardian.py": 1,
+    "upstream/process/job.py": 1,  # cannot be imported on another system
+    "upstream/process/strays.py": 1,
 }
 # The program as it is on Windows. What the interpreter decides about its own system is loaded before.
 ON_WINDOWS = """
 import asyncio, shutil, sys, click, platformdirs, rich.console
 from dynamic_mcp.cli import keys, startup
 from dynamic_mcp.cli.main import run
+from dynamic_mcp.host import signals
 from dynamic_mcp.system import paths, pipes
+from dynamic_mcp.upstream.process import child
 shutil.which = lambda program, *_, **__: program  # would ask Windows which names are those of programs
 sys.platform = "win32"
 sys.exit(run(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""The signals of a serving process."""
+"""The signals of a serving process, and on Windows the events of its console."""
 
 from __future__ import annotations
 
@@ -11,39 +11,52 @@ from types import TracebackType
 
 from dynamic_mcp.upstream.process.ending import kill_all
 
+if sys.platform == "win32":
+    from dynamic_mcp.system.console_events import ConsoleEvents
+
 
 class SignalHandlers:
-    """SIGTERM and SIGINT end serving; a second one ends the process at once. SIGHUP reloads the config."""
+    """SIGTERM and SIGINT end serving; a second one ends the process at once. SIGHUP reloads the config.
+
+    On Windows, Ctrl-C, Ctrl-Break, and the end of the console, of the user's session or of the system end serving.
+    """
 
     def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        *,
-        end: Callable[[], None],
-        reload: Callable[[], None],
-        platform: str = sys.platform,
+        self, loop: asyncio.AbstractEventLoop, *, end: Callable[[], None], reload: Callable[[], None]
     ) -> None:
         self.has_received_end = False
         self._loop = loop
         self._end = end
         self._reload = reload
-        self._platform = platform
-        self._installed: list[signal.Signals] = []
 
-    def __enter__(self) -> SignalHandlers:
-        if self._platform != "win32":  # whose event loop takes no handlers of signals
-            self._install(signal.SIGTERM, self._receive_end)
-            self._install(signal.SIGINT, self._receive_end)
-            self._install(signal.SIGHUP, self._reload)
-        return self
+    if sys.platform == "win32":
 
-    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
-        for number in self._installed:
-            self._loop.remove_signal_handler(number)
+        def __enter__(self) -> SignalHandlers:
+            self._console = ConsoleEvents(self._receive_event)
+            return self
 
-    def _install(self, number: signal.Signals, handle: Callable[[], None]) -> None:
-        self._loop.add_signal_handler(number, handle)
-        self._installed.append(number)
+        def __exit__(self, *exc: object) -> None:
+            self._console.close()
+
+        def _receive_event(self) -> None:
+            """Called in a thread of its own."""
+            if self.has_received_end:
+                _exit_now()
+            self._loop.call_soon_threadsafe(self._receive_end)
+
+    else:
+
+        def __enter__(self) -> SignalHandlers:
+            self._loop.add_signal_handler(signal.SIGTERM, self._receive_end)
+            self._loop.add_signal_handler(signal.SIGINT, self._receive_end)
+            self._loop.add_signal_handler(signal.SIGHUP, self._reload)
+            return self
+
+        def __exit__(
+            self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+        ) -> None:
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                self._loop.remove_signal_handler(number)
 
     def _receive_end(self) -> None:
         if self.has_received_end:

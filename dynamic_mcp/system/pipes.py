@@ -18,6 +18,12 @@ from weakref import WeakKeyDictionary
 
 if sys.platform == "linux":
     import fcntl
+if sys.platform == "win32":
+    from asyncio.windows_utils import PipeHandle
+
+    Pipe = int | PipeHandle
+else:
+    Pipe = int
 
 _FLUSH_WITHIN_S = 0.5
 _CHUNK_BYTES = 1 << 18
@@ -63,27 +69,30 @@ class Sink(Protocol):
         ...
 
 
-async def open_source(fd: int, receive: Callable[[bytes], None], on_end: Callable[[], None]) -> PausableStream:
-    """Read `fd` until it ends, and close it. `receive` gets each chunk; `on_end` is called once, at the end."""
-    if not _can_be_awaited(fd):
-        return _ThreadSource(fd, receive, on_end)
+async def open_source(pipe: Pipe, receive: Callable[[bytes], None], on_end: Callable[[], None]) -> PausableStream:
+    """Read `pipe` until it ends, and close it. `receive` gets each chunk; `on_end` is called once, at the end.
+
+    It is a descriptor, or on Windows the overlapped handle of a pipe.
+    """
+    if isinstance(pipe, int) and not _can_be_awaited(pipe):
+        return _ThreadSource(pipe, receive, on_end)
     reader = _Reader(receive, on_end)
-    transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: reader, _file(fd, "rb"))
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: reader, _file(pipe, "rb"))
     return transport
 
 
 async def open_sink(
-    fd: int, *, high: int, on_full: Callable[[], None], on_drain: Callable[[], None], on_end: Callable[[], None]
+    pipe: Pipe, *, high: int, on_full: Callable[[], None], on_drain: Callable[[], None], on_end: Callable[[], None]
 ) -> Sink:
-    """Write to `fd`, which the sink closes.
+    """Write to `pipe`, as `open_source` has it; the sink closes it.
 
     `on_full` is called when more than `high` bytes are buffered, `on_drain` when the buffer has drained, and `on_end`
     when the other side disconnects.
     """
-    if not _can_be_awaited(fd):
-        return _ThreadSink(fd)
+    if isinstance(pipe, int) and not _can_be_awaited(pipe):
+        return _ThreadSink(pipe, high, on_full, on_drain, on_end)
     writer = _Writer(high, on_full, on_drain, on_end)
-    await asyncio.get_running_loop().connect_write_pipe(lambda: writer, _file(fd, "wb"))
+    await asyncio.get_running_loop().connect_write_pipe(lambda: writer, _file(pipe, "wb"))
     return writer
 
 
@@ -98,10 +107,13 @@ def enlarge(fd: int) -> None:
                 fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
 
-def _file(fd: int, mode: str) -> IO[bytes]:
+def _file(pipe: Pipe, mode: str) -> IO[bytes]:
     """Wrap a descriptor for the loop so that it is closed once: uvloop closes it in addition to the file object."""
-    is_uvloop = type(asyncio.get_running_loop()).__module__.startswith("uvloop")
-    return cast(IO[bytes], os.fdopen(fd, mode, 0, closefd=not is_uvloop))
+    if sys.platform == "win32":
+        return cast(IO[bytes], pipe)  # a handle has what its loop needs of a file
+    else:  # noqa: RET505 - mypy takes what follows an `if` for dead code on Windows
+        is_uvloop = type(asyncio.get_running_loop()).__module__.startswith("uvloop")
+        return cast(IO[bytes], os.fdopen(pipe, mode, 0, closefd=not is_uvloop))
 
 
 def _can_be_awaited(fd: int) -> bool:
@@ -294,19 +306,30 @@ class _ThreadSource:
 class _ThreadSink:
     """Writes in a thread, so that a stalled reader does not block the loop."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(
+        self, fd: int, high: int, full: Callable[[], None], drained: Callable[[], None], ended: Callable[[], None]
+    ) -> None:
         self._fd = fd
+        self._high = high
+        self._on_full = full
+        self._on_drain = drained
+        self._on_end = ended
         self._loop = asyncio.get_running_loop()
         self._queue: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        self._buffered = 0
+        self._buffered = 0  # changed by the loop only
+        self._is_full = False
         self._closing = False
         self._closed = asyncio.Event()
         threading.Thread(target=self._write, daemon=True).start()
 
     def write(self, data: bytes) -> None:
-        if not self._closing:
-            self._buffered += len(data)
-            self._queue.put(data)
+        if self._closing or not data:
+            return
+        self._buffered += len(data)
+        self._queue.put(data)
+        if self._buffered > self._high and not self._is_full:
+            self._is_full = True
+            self._on_full()
 
     def try_write(self, data: bytes, most_buffered: int) -> bool:
         if self._closing or self._buffered > most_buffered:
@@ -328,13 +351,37 @@ class _ThreadSink:
                 await self._closed.wait()
 
     def _write(self) -> None:
-        with contextlib.suppress(OSError):
-            while data := self._queue.get():
-                view = memoryview(data)
-                while view:
-                    view = view[os.write(self._fd, view) :]
-                self._buffered -= len(data)
-        with contextlib.suppress(OSError):
-            os.close(self._fd)
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._closed.set)
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so the program is ending
+            with contextlib.suppress(OSError):
+                while data := self._take():
+                    view = memoryview(data)
+                    while view:
+                        view = view[os.write(self._fd, view) :]
+                    self._loop.call_soon_threadsafe(self._take_written, len(data))
+            with contextlib.suppress(OSError):
+                os.close(self._fd)
+            self._loop.call_soon_threadsafe(self._take_end)
+
+    def _take(self) -> bytes:
+        """Return what is to be written next, joined as far as it is small; nothing if this is to be closed."""
+        parts = [self._queue.get()]
+        size = len(parts[0])
+        with contextlib.suppress(queue.Empty):
+            while parts[-1] and size < _JOINED_BYTES:
+                parts.append(self._queue.get_nowait())
+                size += len(parts[-1])
+        if len(parts) > 1 and not parts[-1]:
+            self._queue.put(b"")
+        return b"".join(parts)
+
+    def _take_written(self, size: int) -> None:
+        self._buffered -= size
+        # at a quarter, as asyncio's transports do
+        if self._is_full and self._buffered <= self._high // 4:
+            self._is_full = False
+            self._on_drain()
+
+    def _take_end(self) -> None:
+        self._closing = True
+        self._closed.set()
+        self._on_end()

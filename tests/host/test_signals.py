@@ -1,52 +1,46 @@
-"""Which signals a serving process takes, on each system."""
+"""Which signals a serving process takes, and on Windows, which events of its console."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
+import subprocess
 import sys
-from collections.abc import Callable
 
 import pytest
 
 from dynamic_mcp.host.signals import SignalHandlers
-from tests.fakes import BOUND_S
+from tests.program import BOUND_S
 
+# Handles the events of a console of its own, and sends them to itself.
+WINDOWS = """
+import asyncio, ctypes, sys
+from dynamic_mcp.host.signals import SignalHandlers
 
-class WindowsLoop(asyncio.SelectorEventLoop):
-    """Takes no handlers of signals, as the event loops of Windows."""
+async def main(event):
+    ended = asyncio.Event()
+    with SignalHandlers(asyncio.get_running_loop(), end=ended.set, reload=ended.set) as signals:
+        assert ctypes.windll.kernel32.GenerateConsoleCtrlEvent(event, 0)
+        async with asyncio.timeout(20):
+            await ended.wait()
+        print("in order", signals.has_received_end, flush=True)
+        if len(sys.argv) == 3:
+            ctypes.windll.kernel32.GenerateConsoleCtrlEvent(event, 0)
+            await asyncio.sleep(20)
 
-    def add_signal_handler(self, sig: int, callback: Callable[..., object], *args: object) -> None:
-        raise NotImplementedError
-
-    def remove_signal_handler(self, sig: int) -> bool:
-        raise NotImplementedError
-
-
-def never() -> None:
-    raise AssertionError("no signal was sent")
-
-
-def test_windows_leaves_the_signals_as_they_are() -> None:
-    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
-    loop = WindowsLoop()
-    with SignalHandlers(loop, end=never, reload=never, platform="win32") as signals:
-        assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
-    loop.close()
-    assert not signals.has_received_end
+asyncio.run(main(int(sys.argv[1])))
+print("to the end", flush=True)
+"""
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals as POSIX has them")
-@pytest.mark.parametrize("platform", ["linux", "darwin"])
 @pytest.mark.parametrize(("name", "is_end"), [("SIGTERM", True), ("SIGINT", True), ("SIGHUP", False)])
-async def test_a_signal_ends_or_reloads_and_has_its_default_again_afterwards(
-    platform: str, name: str, *, is_end: bool
-) -> None:
+async def test_a_signal_ends_or_reloads_and_has_its_default_again_afterwards(name: str, *, is_end: bool) -> None:
     number = signal.Signals[name]
     loop, ended, reloaded = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
     before = signal.getsignal(number)
     try:
-        with SignalHandlers(loop, end=ended.set, reload=reloaded.set, platform=platform) as signals:
+        with SignalHandlers(loop, end=ended.set, reload=reloaded.set) as signals:
             signal.raise_signal(number)
             async with asyncio.timeout(BOUND_S):
                 await (ended if is_end else reloaded).wait()
@@ -54,3 +48,22 @@ async def test_a_signal_ends_or_reloads_and_has_its_default_again_afterwards(
         assert signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler)
     finally:
         signal.signal(number, before)
+
+
+@pytest.mark.skipif(sys.platform != "win32", reason="events of a console of Windows")
+@pytest.mark.parametrize("event", [0, 1], ids=["Ctrl-C", "Ctrl-Break"])
+def test_an_event_of_the_console_ends_serving_in_order_and_a_second_one_at_once(event: int) -> None:
+    assert _run_with_console(str(event)) == "in order True\nto the end\n"
+    assert _run_with_console(str(event), "twice") == "in order True\n"
+
+
+def _run_with_console(*args: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", WINDOWS, *args],
+        stdout=subprocess.PIPE,
+        timeout=BOUND_S,
+        text=True,
+        check=True,
+        creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
+    )
+    return done.stdout

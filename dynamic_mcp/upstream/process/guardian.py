@@ -14,7 +14,10 @@ import threading
 from collections.abc import Callable, Iterator
 
 from dynamic_mcp.config.workspace import SERVER_MARK
-from dynamic_mcp.upstream.process.strays import mark_prefix, no_server_mark
+
+assert sys.platform != "win32"  # mypy passes over the rest there
+
+from dynamic_mcp.upstream.process.strays import mark_prefix, no_server_mark  # noqa: E402
 
 log = logging.getLogger(__name__)
 
@@ -92,9 +95,6 @@ class Guardian:
         `stdin` is None for a child without a pipe: until its group is known, it is found only by the mark in its
         environment. If the shell cannot be started, a warning is logged.
         """
-        if sys.platform == "win32":
-            yield _ignore
-            return
         if stdin is None:
             yield self._guard
             return
@@ -180,10 +180,6 @@ class Guardian:
             self._shell.stdin.close()
             self._shell.wait()
             self._shell = None
-
-
-def _ignore(group: int) -> None:
-    pass
 
 
 guardian = Guardian()

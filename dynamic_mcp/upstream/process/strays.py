@@ -14,6 +14,7 @@ import itertools
 import os
 import secrets
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -24,6 +25,8 @@ from msgspec import Struct
 
 from dynamic_mcp.config.workspace import SERVER_MARK
 from dynamic_mcp.system.prctl import become_subreaper
+
+assert sys.platform != "win32"
 
 # Interval and number of checks of a process before `exec`.
 _STARTING_POLL_S = 0.001
