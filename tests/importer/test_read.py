@@ -20,7 +20,7 @@ SERVERS = {"mcpServers": {"a": {"command": "demo"}}}
 def put(file: Path, document: object = SERVERS) -> Path:
     """Write a file and the directories above it."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(document if isinstance(document, str) else json.dumps(document))
+    file.write_text(document if isinstance(document, str) else json.dumps(document), encoding="utf-8")
     return file
 
 
@@ -162,7 +162,8 @@ def test_one_broken_file_among_ten_is_one_error_and_the_rest_goes_on(tmp_path: P
     assert len([server for each in readings for server in each.servers]) == 5
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+@pytest.mark.posix_only("a mode that forbids reading is one of POSIX")
+@pytest.mark.skipif(hasattr(os, "geteuid") and os.geteuid() == 0, reason="root may read everything")
 def test_an_unreadable_file_is_an_error(tmp_path: Path) -> None:
     here = machine(tmp_path)
     put(here.home / ".cursor/mcp.json").chmod(0)

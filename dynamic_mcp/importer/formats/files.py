@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import tempfile
 from pathlib import Path
 
@@ -87,7 +88,7 @@ def _copy_attributes(written: Path, target: Path, *, is_private: bool) -> None:
     now = written.stat()
     if hasattr(os, "chown") and (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid):
         os.chown(written, before.st_uid, before.st_gid)
-    if hasattr(os, "listxattr"):
+    if sys.platform == "linux":
         for attribute in os.listxattr(target):
             with contextlib.suppress(OSError):
                 os.setxattr(written, attribute, os.getxattr(target, attribute))
