@@ -54,7 +54,7 @@ BRANCHES = {
     "cli/keys.py": 1,
     "cli/main.py": 1,
     "cli/output.py": 2,
-    "cli/own_program.py": 1,
+    "cli/own_program.py": 2,
     "cli/proxy_status.py": 1,
     "cli/runner.py": 1,
     "cli/startup.py": 3,

@@ -18,6 +18,15 @@ def find_own_program() -> tuple[list[str], str]:
     It is the running script, else the one next to this Python, else the one on the `PATH`; one in a cache is the
     last resort. It is a full path, because a tool's `PATH` may differ from ours.
     """
+    if sys.platform == "win32" and "WindowsApps" in Path(sys.base_prefix).parts:
+        return _find_command()[0], (
+            "this Python is from the Microsoft Store, and Windows hides from other programs what it creates below"
+            " `AppData`, settings of AI tools among it; install dynamic-mcp with another Python"
+        )
+    return _find_command()
+
+
+def _find_command() -> tuple[list[str], str]:
     scripts = list(dict.fromkeys(_find_scripts()))
     lasting = [file for file in scripts if not is_temporary(file)]
     if lasting:

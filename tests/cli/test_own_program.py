@@ -57,3 +57,11 @@ def test_a_program_in_the_current_directory_is_not_taken_for_ours(
     monkeypatch.chdir(project)
     monkeypatch.setenv("PATH", ".")  # as Windows searches
     assert find_own_program()[0][0] == sys.executable
+
+
+def test_a_python_of_the_microsoft_store_is_warned_of(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setattr(sys, "base_prefix", str(nowhere / "WindowsApps" / "PythonSoftwareFoundation.Python.3.13"))
+    command, caveat = find_own_program()
+    assert command == [sys.executable, "-P", "-m", "dynamic_mcp"]
+    assert "Microsoft Store" in caveat

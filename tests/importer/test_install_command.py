@@ -20,6 +20,7 @@ from dynamic_mcp.importer.installer import find_target, plan_installation
 from dynamic_mcp.importer.model import Machine, ToolScope
 from dynamic_mcp.importer.reader import find_tool, read_tool
 from dynamic_mcp.importer.tools.catalog import TOOLS
+from tests.importer.machines import machine
 from tests.importer.world import World
 
 BEGINNINGS = {
@@ -28,10 +29,19 @@ BEGINNINGS = {
     ".yaml": "# mine\nmodel:   x   # why\nz:\n    - 1\n    - k: 2\nlong: |\n  text\n\n# the end\n",
 }
 
+# As Windows names a program, and where Goose has its file there.
+PROGRAM = "dynamic-mcp.exe" if sys.platform == "win32" else "dynamic-mcp"
+GOOSE = "AppData/Roaming/Block/goose/config/config.yaml" if sys.platform == "win32" else ".config/goose/config.yaml"
+
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> World:
     return World(tmp_path, monkeypatch, capsys)
+
+
+def unescaped(file: Path) -> str:
+    """The text of a file, with single backslashes in it."""
+    return file.read_text(encoding="utf-8").replace("\\\\", "\\")
 
 
 def scope_of(adapter: Adapter) -> ToolScope | None:
@@ -86,9 +96,9 @@ def test_import_install_and_undo_give_every_tool_its_bytes_back(
 
     assert ran.code == 0, ran.err
     made = parse_document(file, file.read_bytes())
-    entry = str(made.get(()))
+    entry = json.dumps(made.get(()))
     assert "dynamic-mcp" in entry
-    assert str(world.output) in entry
+    assert json.dumps(str(world.output)) in entry
     assert not any(named(world, adapter, scope).values()), "what was imported is not started any more"
     assert all(
         line in file.read_text(encoding="utf-8")
@@ -147,8 +157,8 @@ def test_encoding_mark_and_line_ends_stay(world: World, encoding: str, mark: byt
         ("cursor", ".cursor/mcp.json", "[" * 200_000, "nested"),
         ("codex", ".codex/config.toml", "[mcp_servers\n", "is not TOML"),
         ("codex", ".codex/config.toml", "mcp_servers = 1\n", "cannot be changed"),
-        ("goose", ".config/goose/config.yaml", "extensions:\n  - a\n b: {", "is not YAML"),
-        ("goose", ".config/goose/config.yaml", "extensions: text\n", "cannot be changed"),
+        ("goose", GOOSE, "extensions:\n  - a\n b: {", "is not YAML"),
+        ("goose", GOOSE, "extensions: text\n", "cannot be changed"),
     ],
 )
 def test_a_file_that_cannot_be_parsed_or_holds_something_else_is_never_written(
@@ -185,7 +195,7 @@ def test_mode_and_link_stay_and_a_read_only_file_is_left_alone(world: World) -> 
     assert stat.S_IMODE(real.stat().st_mode) == 0o640
 
 
-@pytest.mark.skipif(hasattr(os, "geteuid") and os.geteuid() == 0, reason="root may write everything")
+@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="root may write everything")
 def test_a_read_only_file_is_left_alone(world: World) -> None:
     file = world.cursor()
     file.chmod(0o444)
@@ -205,25 +215,25 @@ def test_every_tool_gets_the_full_path_of_the_script_that_was_run(
     world.output.write_text('{"mcpServers": {}}', encoding="utf-8")
     world.run("install", tool)
     file = find_target(find_tool(tool), ToolScope.USER, local_machine(None)).file
-    assert str(program) in file.read_text(encoding="utf-8")
+    assert str(program) in unescaped(file)
 
 
 def test_a_program_in_a_runners_cache_is_not_written_down_where_there_is_another(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cached = world.write(".cache/uv/archive-v0/abc/bin/dynamic-mcp", "#!/bin/sh\n")
+    cached = world.write(f".cache/uv/archive-v0/abc/bin/{PROGRAM}", "#!/bin/sh\n")
     monkeypatch.setattr(sys, "argv", [str(cached), "install"])
     world.output.write_text('{"mcpServers": {}}', encoding="utf-8")
     monkeypatch.setattr(sys, "executable", str(cached.parent / "python"))
     monkeypatch.setenv("PATH", str(cached.parent))
     ran = world.run("install", "cursor")
     assert "cache that may be cleared" in ran.err
-    assert str(cached) in (world.home / ".cursor/mcp.json").read_text(encoding="utf-8")
-    lasting = world.write("bin/dynamic-mcp", "#!/bin/sh\n")
+    assert str(cached) in unescaped(world.home / ".cursor/mcp.json")
+    lasting = world.write(f"bin/{PROGRAM}", "#!/bin/sh\n")
     lasting.chmod(0o755)
     monkeypatch.setenv("PATH", str(lasting.parent))
     assert "cache" not in world.run("install", "cursor").err
-    assert str(lasting) in (world.home / ".cursor/mcp.json").read_text(encoding="utf-8")
+    assert str(lasting) in unescaped(world.home / ".cursor/mcp.json")
 
 
 def test_claude_codes_local_scope_is_its_projects_part_of_the_users_file(world: World) -> None:
@@ -283,3 +293,15 @@ def test_windows_writes_one_project_in_two_cases(tmp_path: Path) -> None:
     (here.home / ".claude.json").write_text(json.dumps({"projects": {key: {"mcpServers": {}}}}), encoding="utf-8")
     plan = plan_installation(find_tool("claude"), ToolScope.LOCAL, here, start=["dynamic-mcp"])
     assert [list(json.loads(change.after)["projects"]) for change in plan.changes] == [[key]]
+
+
+def test_claude_desktop_of_a_windows_package_gets_the_entry_in_the_file_that_it_reads(tmp_path: Path) -> None:
+    here = machine(tmp_path, "win32")
+    plain = here.home / "AppData/Roaming/Claude/claude_desktop_config.json"
+    assert find_target(find_tool("claude-desktop"), ToolScope.USER, here).file == plain
+    plain.parent.mkdir(parents=True)
+    plain.write_text("{}", encoding="utf-8")  # as an older installation has left it
+    package = here.home / "AppData/Local/Packages/Claude_pzs8sxrjxfjjc"
+    package.mkdir(parents=True)
+    packaged = package / "LocalCache/Roaming/Claude/claude_desktop_config.json"
+    assert find_target(find_tool("claude-desktop"), ToolScope.USER, here).file == packaged
