@@ -32,7 +32,7 @@ def test_the_sdist_holds_what_the_project_is_and_nothing_that_lies_beside_it(tmp
     with tarfile.open(built) as archive:
         names = {name.split("/", 1)[1] for name in archive.getnames()}
     assert {name.split("/")[0] for name in names} == {
-        *("dynamic_mcp", "tests", "docs", "examples", "schemas", ".ci", "Dockerfile", ".gitignore"),
+        *("dynamic_mcp", "tests", "docs", "examples", "schemas", ".ci", ".github", "Dockerfile", ".gitignore"),
         *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "pyproject.toml", "PKG-INFO"),
     }
     assert {str(file.relative_to(ROOT)) for file in (ROOT / "dynamic_mcp").rglob("*.py")} < names

@@ -52,8 +52,10 @@ BRANCHES = {
     "cli/client_opener.py": 1,
     "cli/diagnosis.py": 1,
     "cli/direct_server.py": 1,  # passes it on
-    "cli/keys.py": 1,  # cannot be imported on another system
+    "cli/keys.py": 1,
+    "cli/main.py": 1,
     "cli/output.py": 2,
+    "cli/own_program.py": 2,
     "cli/proxy_status.py": 1,
     "cli/runner.py": 1,
     "cli/startup.py": 3,
@@ -62,11 +64,13 @@ BRANCHES = {
     "doctor/files.py": 1,
     "doctor/listening.py": 1,
     "features/approvals/store.py": 1,
+    "features/approvals/notices.py": 1,
     "features/audit/check.py": 2,
     "features/audit/days.py": 1,
     "features/metrics/gauges.py": 1,
     "features/registry/config.py": 1,  # passes it on
     "features/scan/runner.py": 1,  # passes it on
+    "importer/formats/files.py": 1,
     "importer/planner.py": 1,  # passes it on
     "observe/log_output.py": 1,
     "observe/proxies.py": 1,

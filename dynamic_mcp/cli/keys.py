@@ -20,17 +20,23 @@ if sys.platform == "win32":
     def _read(within_s: float) -> str:
         ends_at = time.monotonic() + within_s
         while time.monotonic() < ends_at:
-            if msvcrt.kbhit():
-                key = msvcrt.getwch()
-                if key == "\x03":
+            if typed := _read_available():
+                if "\x03" in typed:
                     raise KeyboardInterrupt
-                return key
+                return typed if len(typed) == 1 else "?"  # an arrow key, or pasted text
             time.sleep(_POLL_S)
         return ""
 
+    def _read_available() -> str:
+        typed = ""
+        while msvcrt.kbhit():
+            typed += msvcrt.getwch()
+        return typed
+
     @contextlib.contextmanager
     def open_keyboard() -> Iterator[ReadKey]:
-        """Read single keys, without echo, in this context."""
+        """Read single keys, without echo, in this context; discard keys typed before."""
+        discard_typed()
         yield _read
 
     def read_line(within_s: float) -> str | None:
@@ -44,8 +50,7 @@ if sys.platform == "win32":
 
     def discard_typed() -> None:
         """Discard keys typed before."""
-        while msvcrt.kbhit():
-            msvcrt.getwch()
+        _read_available()
 
 else:
     import termios

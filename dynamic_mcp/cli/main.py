@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gc
+import io
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -22,9 +23,8 @@ _INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 def run(args: list[str], left: Shim | None = None) -> int:
     """Run one command and return its exit code; `left` is the shim of a window that has lost its daemon."""
     for stream in (sys.stdin, sys.stdout, sys.stderr):
-        # characters that a terminal's encoding lacks show as escapes; odd bytes of an answer are read the same way
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
+        if isinstance(stream, io.TextIOWrapper):
+            _set_encoding(stream)
     try:
         code = _run(args) if left is None else _go_on_alone(left)
         sys.stdout.flush()
@@ -39,6 +39,17 @@ def run(args: list[str], left: Shim | None = None) -> int:
     except OSError as exc:
         return _report_os_error(exc)
     return code
+
+
+def _set_encoding(stream: io.TextIOWrapper) -> None:
+    # characters that a terminal's encoding lacks show as escapes; odd bytes of an answer are read the same way
+    stream.reconfigure(errors="backslashreplace")
+    if sys.platform == "win32" and not (stream.isatty() or "PYTHONIOENCODING" in os.environ):
+        # pipes and files would have the code page of Windows, which lacks most characters, and its line breaks
+        if stream is sys.stdin:
+            stream.reconfigure(encoding="utf-8-sig")
+        else:
+            stream.reconfigure(encoding="utf-8", newline="\n")
 
 
 def _run(args: list[str]) -> int:

@@ -48,6 +48,7 @@ class Output:
         as_json: bool | None,
         is_quiet: bool,
         is_plain: bool = False,
+        platform: str = sys.platform,
     ) -> None:
         self.is_terminal = stdout.isatty()
         self.is_json = not self.is_terminal if as_json is None else as_json
@@ -57,7 +58,8 @@ class Output:
         self._stdout = stdout
         self._stderr = stderr
         self._is_quiet = is_quiet
-        is_dumb = environment.get("TERM", "") in ("", "dumb", "unknown")
+        # consoles of Windows set no TERM
+        is_dumb = environment.get("TERM", "console" if platform == "win32" else "") in ("", "dumb", "unknown")
         # no spinner on a terminal that cannot redraw, nor where log lines would break it
         self._is_dumb = is_dumb
         self._may_draw = stderr.isatty() and not is_dumb and not is_quiet and not is_plain
@@ -278,34 +280,44 @@ def _with_echo(stdin: TextIO) -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
-def _local_modes(stdin: TextIO, change: Callable[[int, int], int]) -> Iterator[None]:
-    """Change the local modes of a terminal in this context; `change` receives them and the echo bit."""
-    descriptor = _own_terminal(stdin)
-    if descriptor is None:
-        yield
-        return
-    import termios
+if sys.platform == "win32":
 
-    before = termios.tcgetattr(descriptor)
-    changed = [*before]
-    changed[3] = change(changed[3], termios.ECHO)
-    termios.tcsetattr(descriptor, termios.TCSANOW, changed)
-    try:
-        yield
-    finally:
-        termios.tcsetattr(descriptor, termios.TCSANOW, before)
+    @contextlib.contextmanager
+    def _local_modes(stdin: TextIO, change: Callable[[int, int], int]) -> Iterator[None]:
+        yield  # a console has no such modes
 
-
-def _own_terminal(stdin: TextIO) -> int | None:
-    """Return the descriptor of a terminal that this process may change; the system stops a background process."""
-    if sys.platform == "win32" or not stdin.isatty():
+    def _own_terminal(stdin: TextIO) -> int | None:
         return None
-    descriptor = stdin.fileno()
-    try:
-        return descriptor if os.tcgetpgrp(descriptor) == os.getpgrp() else None
-    except OSError:  # not our controlling terminal, which alone stops background processes
-        return descriptor
+
+else:
+
+    @contextlib.contextmanager
+    def _local_modes(stdin: TextIO, change: Callable[[int, int], int]) -> Iterator[None]:
+        """Change the local modes of a terminal in this context; `change` receives them and the echo bit."""
+        descriptor = _own_terminal(stdin)
+        if descriptor is None:
+            yield
+            return
+        import termios
+
+        before = termios.tcgetattr(descriptor)
+        changed = [*before]
+        changed[3] = change(changed[3], termios.ECHO)
+        termios.tcsetattr(descriptor, termios.TCSANOW, changed)
+        try:
+            yield
+        finally:
+            termios.tcsetattr(descriptor, termios.TCSANOW, before)
+
+    def _own_terminal(stdin: TextIO) -> int | None:
+        """Return the descriptor of a terminal that this process may change; the system stops a background process."""
+        if not stdin.isatty():
+            return None
+        descriptor = stdin.fileno()
+        try:
+            return descriptor if os.tcgetpgrp(descriptor) == os.getpgrp() else None
+        except OSError:  # not our controlling terminal, which alone stops background processes
+            return descriptor
 
 
 def _encode(value: object) -> bytes:

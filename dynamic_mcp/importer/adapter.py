@@ -93,11 +93,12 @@ class FileLocation:
     """A path where a tool may have a file.
 
     `path` starts with `~` (home), `.` (project), `{appdata}`, `{config}`, `{data}`, `{localappdata}`,
-    `{programdata}`, `{VARIABLE}` or `{VARIABLE|else}`; a part of it may be a glob. `up` also looks in the directories
-    above the project, up to the root of its repository. A `legacy` file counts only if its scope has no newer file. A
-    `borrowed` file belongs to another tool and never decides which scope is meant. An `ambiguous` file has a name
-    that other programs use too: it counts only if it has servers, and is never written. `servers`, `variables` and
-    `inherits` are set where they differ from those of the tool.
+    `{programdata}`, `{VARIABLE}` or `{VARIABLE|else}`; a part of it may be a glob. `up` also looks in the
+    directories above the project, up to the root of its repository. A `legacy` file counts only if its scope has no
+    newer file. A `borrowed` file belongs to another tool and never decides which scope is meant. An `ambiguous`
+    file has a name that other programs use too: it counts only if it has servers, and is never written. A
+    `packaged` file is the one that a tool from a package of Windows (MSIX) reads: it does not see the one in the
+    usual place. `servers`, `variables` and `inherits` are set where they differ from those of the tool.
     """
 
     scope: ToolScope
@@ -107,6 +108,7 @@ class FileLocation:
     legacy: bool = False
     borrowed: bool = False
     ambiguous: bool = False
+    packaged: bool = False
     servers: tuple[str, ...] = ()
     variables: tuple[Syntax, ...] | None = None
     inherits: Inherit | None = None
@@ -183,12 +185,13 @@ def _places(
     legacy: bool = False,
     borrowed: bool = False,
     ambiguous: bool = False,
+    packaged: bool = False,
     servers: tuple[str, ...] = (),
     variables: tuple[Syntax, ...] | None = None,
     inherits: Inherit | None = None,
 ) -> tuple[FileLocation, ...]:
     return tuple(
-        FileLocation(scope, path, systems, up, legacy, borrowed, ambiguous, servers, variables, inherits)
+        FileLocation(scope, path, systems, up, legacy, borrowed, ambiguous, packaged, servers, variables, inherits)
         for path in paths
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
 from collections.abc import Mapping
 from urllib.parse import urlsplit
@@ -40,11 +41,12 @@ async def open_link(url: str) -> bool:
         return False
     try:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "webbrowser", url),
+            *(sys.executable, "-P", "-m", "webbrowser", url),  # -P: not a `webbrowser.py` of the current directory
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.DEVNULL,
             start_new_session=True,
+            creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
         )
     except OSError:
         return False

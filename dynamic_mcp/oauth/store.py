@@ -19,6 +19,7 @@ from msgspec.structs import replace as with_fields
 
 from dynamic_mcp.config.resolved import Remote
 from dynamic_mcp.identity import Principal
+from dynamic_mcp.oauth import keychain
 from dynamic_mcp.oauth.credentials import Login, Token
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.file_store import FileStore, JsonCodec, Stamp, StoreError, stamp_of
@@ -57,7 +58,7 @@ class LoginStore:
     def save(self, login: Login) -> None:
         """Replace the stored login. Raises OSError; the previous one is then still there."""
         if self._to_keyring:
-            _keyring("set_password", self._name, _secrets_of(login))
+            keychain.write(self._name, _secrets_of(login))
             login = replace(_without_secrets(login), is_in_keyring=True)
         else:
             login = replace(login, is_in_keyring=False)
@@ -69,7 +70,7 @@ class LoginStore:
         """Delete the login. Raises OSError."""
         with contextlib.suppress(OSError):
             if (login := self.load()) is not None and login.is_in_keyring:
-                _keyring("delete_password", self._name)
+                keychain.delete(self._name)
         self._store.file.unlink(missing_ok=True)
 
     @contextlib.asynccontextmanager
@@ -97,7 +98,7 @@ class LoginStore:
             log.warning("logins cannot be protected from other processes by a lock: %s", exc)
 
     def _with_secrets(self, login: Login) -> Login | None:
-        secrets = json.loads(_keyring("get_password", self._name) or "null")
+        secrets = json.loads(keychain.read(self._name) or "null")
         if not isinstance(secrets, dict):
             return replace(login, token=None)
         token = login.token and replace(login.token, access=secrets["access"], refresh=secrets["refresh"])
@@ -143,19 +144,3 @@ def _secrets_of(login: Login) -> str:
     token = login.token or Token("", 0)
     secret = login.client.secret if login.client else None
     return json.dumps({"access": token.access, "refresh": token.refresh, "secret": secret})
-
-
-def _keyring(action: str, name: str, *secret: str) -> str | None:
-    """Call a function of the system's keychain. Raises OSError."""
-    try:
-        import keyring
-        from keyring.errors import KeyringError
-    except ImportError:
-        from dynamic_mcp.system.extras import install_hint
-
-        raise OSError(f"the keychain requires a package; {install_hint('keyring')}") from None
-    try:
-        password: str | None = getattr(keyring, action)("dynamic-mcp", name, *secret)
-        return password
-    except KeyringError as exc:
-        raise OSError(f"the keychain did not work: {str(exc) or type(exc).__name__}") from exc

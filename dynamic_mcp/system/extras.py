@@ -6,8 +6,9 @@ import sys
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from shlex import quote
 from urllib.parse import parse_qs, urlsplit
+
+from dynamic_mcp.system.shell import quote
 
 DISTRIBUTION = "dynamic-mcp-proxy"
 # As in `[project.optional-dependencies]` of pyproject.toml, without the versions.
@@ -43,7 +44,7 @@ def install_hint(
         command = [python, "-m", "pip", "install", *packages]
     else:
         command = ["uv", "pip", "install", "--python", python, *packages]
-    return f"install it: `{' '.join(map(quote, command))}`"
+    return f"install it: `{quote(*command)}`"
 
 
 def is_temporary(path: Path) -> bool:

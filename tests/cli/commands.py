@@ -49,7 +49,7 @@ class CliRunner:
         return self.folder / "dynamic-mcp.json"
 
     def configure(self, servers: object, **root: object) -> None:
-        self.config.write_text(json.dumps({"mcpServers": servers, **root}))
+        self.config.write_text(json.dumps({"mcpServers": servers, **root}), encoding="utf-8")
 
     def environment(self, **changes: str) -> dict[str, str]:
         ours = {name: value for name, value in os.environ.items() if name not in _NOT_OURS}

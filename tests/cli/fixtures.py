@@ -37,8 +37,10 @@ def home(cli: CliRunner) -> Path:
     needs_its_secret = ["-c", f'case "$API_TOKEN" in sk-*) exec {start};; esac; exit 3']
     working = {"command": "sh", "args": needs_its_secret, "env": {"API_TOKEN": SECRET}}
     cursor = {"full": working, "broken": {"command": "no-such-command"}}
-    (home / ".cursor" / "mcp.json").write_text(json.dumps({"mcpServers": cursor}, indent=4))
-    (home / ".claude.json").write_text(json.dumps({"theme": "dark", "mcpServers": {"other": odd()}}))
+    (home / ".cursor" / "mcp.json").write_text(json.dumps({"mcpServers": cursor}, indent=4), encoding="utf-8")
+    (home / ".claude.json").write_text(
+        json.dumps({"theme": "dark", "mcpServers": {"other": odd()}}), encoding="utf-8"
+    )
     return home
 
 

@@ -198,11 +198,15 @@ LINES: st.SearchStrategy[Line] = st.builds(
 def create_files(folder: Path) -> None:
     """Put configs and settings into an empty sandbox."""
     (folder / "home" / ".cursor").mkdir(parents=True)
-    (folder / "home" / ".cursor" / "mcp.json").write_text(json.dumps({"mcpServers": {"theirs": TINY}}))
+    (folder / "home" / ".cursor" / "mcp.json").write_text(
+        json.dumps({"mcpServers": {"theirs": TINY}}), encoding="utf-8"
+    )
     for name in ("dynamic-mcp.json", "odd\udcff.json"):
-        (folder / name).write_text(json.dumps({"mcpServers": SERVERS, "settings": {"registries": REGISTRIES}}))
-    (folder / "far.json").write_text(json.dumps({"mcpServers": {"far": FAR}}))
-    (folder / "broken.json").write_text('{"mcpServers": {"a": {"command": 7}}')
+        (folder / name).write_text(
+            json.dumps({"mcpServers": SERVERS, "settings": {"registries": REGISTRIES}}), encoding="utf-8"
+        )
+    (folder / "far.json").write_text(json.dumps({"mcpServers": {"far": FAR}}), encoding="utf-8")
+    (folder / "broken.json").write_text('{"mcpServers": {"a": {"command": 7}}', encoding="utf-8")
     os.mkfifo(folder / "fifo")
     (folder / "loop").symlink_to("loop")
 

@@ -18,7 +18,7 @@ def run(cli: CliRunner, home: Path, *args: str) -> CommandResult:
 
 
 def servers_of(file: Path) -> dict[str, object]:
-    found: dict[str, object] = json.loads(file.read_text())["mcpServers"]
+    found: dict[str, object] = json.loads(file.read_text(encoding="utf-8"))["mcpServers"]
     return found
 
 

@@ -85,13 +85,13 @@ def test_a_check_with_several_providers_asks_who_names_somebody(cli: CliRunner) 
 
 def test_claims_give_roles_and_scopes(ruled: CliRunner) -> None:
     claims = ruled.folder / "claims.json"
-    claims.write_text(json.dumps({"sub": "dan", "groups": ["eng-a"]}))
+    claims.write_text(json.dumps({"sub": "dan", "groups": ["eng-a"]}), encoding="utf-8")
     question = ("check", "-g", "full", "--tool", "echo", "--claims", str(claims))
     assert ask(ruled, *question, code=0)["roles"] == ["dev"]
-    claims.write_text(json.dumps({"sub": "dan", "groups": "scoped", "scope": "openid"}))
+    claims.write_text(json.dumps({"sub": "dan", "groups": "scoped", "scope": "openid"}), encoding="utf-8")
     refused = ask(ruled, *question, code=1)
     assert (refused["scopes"], refused["is_listed"]) == (["tools:echo"], True)
-    claims.write_text(json.dumps({"sub": "dan", "groups": "scoped", "scope": "openid tools:echo"}))
+    claims.write_text(json.dumps({"sub": "dan", "groups": "scoped", "scope": "openid tools:echo"}), encoding="utf-8")
     assert ask(ruled, *question, code=0)["subject"] == "dan"
 
 
@@ -102,7 +102,7 @@ def test_claims_are_read_as_the_provider_of_their_issuer_reads_them(ruled: CliRu
     ruled.configure({"full": full()}, settings={"access": ACCESS, "http": http})
     claims = {"iss": "https://id.example", "email": "dan@x", "realm_access": {"roles": ["scoped"]}}
     file = ruled.folder / "claims.json"
-    file.write_text(json.dumps({**claims, "permissions": ["tools:echo"]}))
+    file.write_text(json.dumps({**claims, "permissions": ["tools:echo"]}), encoding="utf-8")
     decided = ask(ruled, "check", "-g", "full", "--tool", "echo", "--claims", str(file), code=0)
     assert (decided["subject"], decided["roles"]) == ("dan@x", ["scoped"])
 

@@ -27,7 +27,7 @@ def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     for tool, file in TOOLS.items():
         (home / file).parent.mkdir(parents=True)
         servers = {tool: {"command": tool}, "common": {"command": "common", "args": ["--same"]}}
-        (home / file).write_text(json.dumps({"mcpServers": servers}, indent=2))
+        (home / file).write_text(json.dumps({"mcpServers": servers}, indent=2), encoding="utf-8")
     monkeypatch.setenv("HOME", str(home))
     return home
 
@@ -36,7 +36,7 @@ def test_imports_at_once_bring_in_every_server(cli: CliRunner, home: Path) -> No
     done = cli.run_at_once(*(["import", tool, "--yes", "-o", str(cli.config)] for tool in TOOLS))
 
     assert [each.code for each in done] == [0] * len(TOOLS), [each.err for each in done if each.code]
-    assert set(json.loads(cli.config.read_text())["mcpServers"]) == {"full", "common", *TOOLS}
+    assert set(json.loads(cli.config.read_text(encoding="utf-8"))["mcpServers"]) == {"full", "common", *TOOLS}
 
 
 def test_installs_at_once_are_all_made_and_can_all_be_undone(cli: CliRunner, home: Path) -> None:
@@ -46,7 +46,7 @@ def test_installs_at_once_are_all_made_and_can_all_be_undone(cli: CliRunner, hom
     done = cli.run_at_once(*(["install", tool, "-c", str(cli.config)] for tool in TOOLS))
 
     assert [each.code for each in done] == [0] * len(TOOLS), [each.err for each in done if each.code]
-    assert all("dynamic-mcp" in json.loads(file.read_text())["mcpServers"] for file in files)
+    assert all("dynamic-mcp" in json.loads(file.read_text(encoding="utf-8"))["mcpServers"] for file in files)
     ids = [deed["id"] for deed in cli.run("undo", "--list", "--json").json]
     assert len(ids) == len(TOOLS)
     undone = cli.run_at_once(*(["undo", id] for id in ids))

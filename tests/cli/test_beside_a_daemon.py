@@ -70,7 +70,7 @@ async def test_a_call_beside_a_window_uses_the_windows_server_and_starts_none(be
         assert called == (0, f"{process}\n", "")
         assert alone[0] == 0
         assert alone[1] != called[1]
-        assert starts.read_text() == "started\n" * 2
+        assert starts.read_text(encoding="utf-8") == "started\n" * 2
         assert (await window.call("odd", "pid"))["content"][0]["text"] == process
 
 
@@ -285,7 +285,7 @@ async def test_ctrl_c_cancels_the_call_at_the_server_which_goes_on_running(besid
     assert (process.returncode, out) == (130, b"")
     assert err.endswith(b"interrupted\n")
     assert beside.run("call", "full", "echo", "text=on").out == "on\n"
-    sent = [json.loads(each) for each in heard.read_text().splitlines()]
+    sent = [json.loads(each) for each in heard.read_text(encoding="utf-8").splitlines()]
     assert [each["method"] for each in sent].count("initialize") == 1
     (call,) = [each for each in sent if each.get("method") == "tools/call" and each["params"]["name"] == "wait"]
     cancelled = [each["params"] for each in sent if each.get("method") == "notifications/cancelled"]
@@ -328,12 +328,12 @@ def test_doctor_examines_a_server_that_runs_in_the_daemon_as_it_runs(beside: Cli
     assert (warm["group"], warm["runs_in_daemon"], warm["is_up"]) == ("odd", True, True)
     assert warm["tools"] > 10
     assert (cold["group"], cold["runs_in_daemon"], cold["server"]) == ("full", False, "full 1")
-    assert starts.read_text() == "started\n"
+    assert starts.read_text(encoding="utf-8") == "started\n"
     assert "✓ odd: runs in the daemon, " in strip_escapes(beside.run_on_terminal("doctor").out)
 
     alone = beside.run("doctor", "--alone").json
     assert [group["runs_in_daemon"] for group in alone["groups"]] == [False, False]
-    assert starts.read_text() == "started\n" * 2
+    assert starts.read_text(encoding="utf-8") == "started\n" * 2
 
 
 def test_doctor_says_whether_a_daemon_that_the_config_asks_for_runs(beside: CliRunner) -> None:
@@ -369,7 +369,7 @@ def test_a_call_beside_the_daemon_is_asked_about_at_the_terminal(beside: CliRunn
     (line,) = [
         found
         for file in (beside.folder / "audit").glob("????-??-??.jsonl")
-        for text in file.read_text().splitlines()
+        for text in file.read_text(encoding="utf-8").splitlines()
         if (found := json.loads(text))["event"] == "call"
     ]
     assert (line["client"], line["approved_by"]) == ("dynamic-mcp call", "user")

@@ -60,7 +60,7 @@ def test_a_result_that_is_an_error_goes_to_stderr_with_exit_code_5(cli: CliRunne
 
 
 def test_a_long_result_is_printed_whole_whatever_a_model_would_see(cli: CliRunner) -> None:
-    servers = json.loads(cli.config.read_text())["mcpServers"]
+    servers = json.loads(cli.config.read_text(encoding="utf-8"))["mcpServers"]
     cli.configure(servers, settings={"defaults": {"result_limit": 1000}, "split_calls": True})
     text = "x" * 50_000
     assert cli.run("call", "full", "echo", "-", stdin=json.dumps({"text": text})).out == f"{text}\n"
@@ -113,7 +113,7 @@ def test_where_select_matches_nothing_the_tool_ran_and_the_whole_is_saved(data: 
     assert done.err.startswith("error: the tool ran, but nothing matches `$.nothing` in {")
     (file,) = (tmp_path / "saved").iterdir()
     assert str(file) in done.err
-    assert json.loads(file.read_text())["structuredContent"] == {"arguments": {"a": 1}}
+    assert json.loads(file.read_text(encoding="utf-8"))["structuredContent"] == {"arguments": {"a": 1}}
 
 
 def test_a_select_that_cannot_be_read_is_refused_before_the_tool_runs(cli: CliRunner, tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ async def test_ctrl_c_cancels_the_call_at_the_server_and_exits_130(cli: CliRunne
         out, err = await process.communicate()
     assert (process.returncode, out) == (130, b"")
     assert err.decode().endswith("interrupted\n")
-    sent = [json.loads(each) for each in heard.read_text().splitlines()]
+    sent = [json.loads(each) for each in heard.read_text(encoding="utf-8").splitlines()]
     (call,) = [each for each in sent if each.get("method") == "tools/call"]
     cancelled = [each["params"] for each in sent if each.get("method") == "notifications/cancelled"]
     assert {"requestId": call["id"], "reason": "interrupted at the terminal"} in cancelled

@@ -22,7 +22,7 @@ TEXT = """{
 
 @pytest.fixture
 def written(cli: CliRunner) -> CliRunner:
-    cli.config.write_text(TEXT)
+    cli.config.write_text(TEXT, encoding="utf-8")
     return cli
 
 
@@ -32,7 +32,7 @@ def test_a_program_is_added_and_comments_stay(written: CliRunner) -> None:
     )
     assert (done.code, done.out) == (0, "")
     assert done.err.startswith("added `git` to")
-    text = written.config.read_text()
+    text = written.config.read_text(encoding="utf-8")
     assert "// the ones I use" in text
     assert "// clocks" in text
     assert {each["name"] for each in _servers(written)} == {"time", "git"}
@@ -66,7 +66,7 @@ def test_the_first_server_makes_a_private_config_in_the_users_directory(cli: Cli
     cli.config.unlink()
     assert cli.run("add", "a", "--", "x").code == 0
     made = cli.folder / "home" / "dynamic-mcp" / "dynamic-mcp.json"
-    assert json.loads(made.read_text()) == {"mcpServers": {"a": {"command": "x"}}}
+    assert json.loads(made.read_text(encoding="utf-8")) == {"mcpServers": {"a": {"command": "x"}}}
     assert stat.S_IMODE(made.stat().st_mode) == 0o600
 
 
@@ -85,15 +85,15 @@ def test_what_cannot_be_done_changes_nothing(written: CliRunner, args: list[str]
     done = written.run(*args)
     assert (done.code, done.out) == (2, "")
     assert said in done.err
-    assert written.config.read_text() == TEXT
+    assert written.config.read_text(encoding="utf-8") == TEXT
 
 
 def test_a_file_that_is_wrong_is_not_touched(cli: CliRunner) -> None:
-    cli.config.write_text('{"mcpServers": {,}}')
+    cli.config.write_text('{"mcpServers": {,}}', encoding="utf-8")
     done = cli.run("add", "a", "--", "x")
     assert done.code == 2
     assert "is not JSON" in done.err
-    assert cli.config.read_text() == '{"mcpServers": {,}}'
+    assert cli.config.read_text(encoding="utf-8") == '{"mcpServers": {,}}'
 
 
 def test_replace_takes_the_place_of_a_server(written: CliRunner) -> None:
@@ -117,38 +117,38 @@ def test_a_server_is_removed_disabled_and_enabled(written: CliRunner) -> None:
     assert [each["entry"]["enabled"] for each in _servers(written)] == [True]
     assert written.run("remove", "time").err.startswith("removed `time` from")
     assert _servers(written) == []
-    assert "// the ones I use" in written.config.read_text()
+    assert "// the ones I use" in written.config.read_text(encoding="utf-8")
 
 
 def test_old_names_are_replaced_in_the_file_and_undo_brings_them_back(cli: CliRunner) -> None:
     old = '{"mcpServers": {}, "settings": {\n  // slow\n  "timeout": {"tools": 9}, // so\n  "share": "all"\n}}\n'
-    cli.config.write_text(old)
+    cli.config.write_text(old, encoding="utf-8")
     assert "`dynamic-mcp check --fix` rewrites the file" in cli.run("check").out
     done = cli.run("check", "--fix")
     assert done.code == 0
     assert "`settings.share` is now `settings.defaults.share`" in done.err
-    text = cli.config.read_text()
+    text = cli.config.read_text(encoding="utf-8")
     assert "// slow\n" in text
     assert text.index('"defaults"') < text.index("// slow") < text.index("// so") < text.index('"share"')
     assert "--fix" not in cli.run("check").out
     assert cli.run("undo", "--yes").code == 0
-    assert cli.config.read_text() == old
+    assert cli.config.read_text(encoding="utf-8") == old
 
 
 def test_where_no_name_is_old_nothing_is_replaced(written: CliRunner) -> None:
     done = written.run("check", "--fix", "--json")
     assert (done.code, done.json) == (0, {"file": str(written.config), "renamed": [], "undo": None})
     assert "nothing was changed" in done.err
-    assert written.config.read_text() == TEXT
+    assert written.config.read_text(encoding="utf-8") == TEXT
 
 
 def test_a_file_that_is_wrong_besides_keeps_its_old_names(cli: CliRunner) -> None:
     old = '{"mcpServers": {"a": {"command": 1, "trusted": true}}}'
-    cli.config.write_text(old)
+    cli.config.write_text(old, encoding="utf-8")
     done = cli.run("check", "--fix")
     assert done.code == 2
     assert "mcpServers.a.command" in done.err
-    assert cli.config.read_text() == old
+    assert cli.config.read_text(encoding="utf-8") == old
 
 
 def test_mode_and_link_of_the_file_stay(written: CliRunner) -> None:
@@ -159,7 +159,7 @@ def test_mode_and_link_of_the_file_stay(written: CliRunner) -> None:
     assert written.run("disable", "time").code == 0
     assert written.config.is_symlink()
     assert stat.S_IMODE(real.stat().st_mode) == 0o640
-    assert "enabled" in real.read_text()
+    assert "enabled" in real.read_text(encoding="utf-8")
 
 
 def test_changes_that_are_made_at_once_are_all_made(cli: CliRunner) -> None:
@@ -181,6 +181,6 @@ def test_changes_that_are_made_at_once_are_all_made(cli: CliRunner) -> None:
 def _servers(cli: CliRunner) -> list[dict[str, Any]]:
     from dynamic_mcp.config import jsonc
 
-    tree = jsonc.loads(cli.config.read_text())
+    tree = jsonc.loads(cli.config.read_text(encoding="utf-8"))
     assert isinstance(tree, dict)
     return [{"name": name, "entry": entry} for name, entry in tree["mcpServers"].items()]

@@ -8,6 +8,8 @@ import subprocess
 import sys
 
 import pytest
+from pygments.lexers.shell import PowerShellLexer  # type: ignore[import-untyped]
+from pygments.token import Error, String  # type: ignore[import-untyped]
 
 from tests.cli.commands import CliRunner
 from tests.program import UPSTREAMS, full
@@ -37,7 +39,7 @@ for line in sys.stdin:
 @pytest.fixture
 def painter(cli: CliRunner) -> CliRunner:
     """A config whose server has one tool with arguments, known from before."""
-    (cli.folder / "server.py").write_text(SERVER)
+    (cli.folder / "server.py").write_text(SERVER, encoding="utf-8")
     args = ["server.py", str(cli.folder / "starts"), json.dumps(SCHEMA)]
     cli.configure({"art": {"command": sys.executable, "args": args, "cwd": "."}, "full": full()})
     assert cli.run("tools").code == 0
@@ -75,7 +77,7 @@ OFFERED = {
 
 
 def test_overridden_tools_are_offered_as_they_are_shown(painter: CliRunner) -> None:
-    servers = json.loads(painter.config.read_text())["mcpServers"]
+    servers = json.loads(painter.config.read_text(encoding="utf-8"))["mcpServers"]
     arguments = {"colour": {"rename": "shade"}, "tags": {"fixed": []}}
     servers["art"]["overrides"] = {"paint": {"rename": "draw", "arguments": arguments}}
     painter.configure(servers)
@@ -88,13 +90,13 @@ def test_arguments_prompts_and_ai_tools_are_offered(painter: CliRunner) -> None:
 
 
 def test_no_server_is_started_to_complete(painter: CliRunner) -> None:
-    before = (painter.folder / "starts").read_text()
+    before = (painter.folder / "starts").read_text(encoding="utf-8")
     assert complete(painter, "call art paint col") == ["colour="]
-    assert (painter.folder / "starts").read_text() == before
+    assert (painter.folder / "starts").read_text(encoding="utf-8") == before
 
 
 def test_without_a_config_nothing_is_offered_and_nothing_said(cli: CliRunner) -> None:
-    cli.config.write_text("{")
+    cli.config.write_text("{", encoding="utf-8")
     asked = {"_DYNAMIC_MCP_COMPLETE": "bash_complete", "COMP_WORDS": "dynamic-mcp call full echo ", "COMP_CWORD": "4"}
     done = cli.run(**asked)
     assert (done.out.strip(), done.err) == ("", "")
@@ -118,7 +120,7 @@ def test_bash_which_cuts_words_at_the_equals_sign_gets_what_it_can_put_there(
     for word in words:
         line += word if word == "=" or line.endswith("=") else f" {word}"
     program = painter.folder / "dynamic-mcp"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m dynamic_mcp "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m dynamic_mcp "$@"\n', encoding="utf-8")
     program.chmod(0o755)
     cut = " ".join(map(shlex.quote, ["dynamic-mcp", *words]))
     script = f"""
@@ -147,3 +149,32 @@ def test_no_space_is_put_after_a_key(cli: CliRunner, shell: str) -> None:
 
 def test_the_script_is_for_the_program_by_its_name(cli: CliRunner) -> None:
     assert "complete -o nosort -F _dynamic_mcp_completion dynamic-mcp" in cli.run("completions", "bash").out
+
+
+def test_powershell_gets_a_script_that_its_lexer_understands(cli: CliRunner) -> None:
+    tokens = list(PowerShellLexer().get_tokens(cli.run("completions", "powershell").out))
+    assert [text for kind, text in tokens if kind in Error] == []
+    text = "".join(text for kind, text in tokens if kind not in String)
+    assert [text.count(opening) - text.count(closing) for opening, closing in ("{}", "()", "[]")] == [0, 0, 0]
+    assert "Register-ArgumentCompleter -Native -CommandName dynamic-mcp " in text
+
+
+# What the script for PowerShell makes of a line, each word in single quotes, and what it reads.
+@pytest.mark.parametrize(
+    ("words", "replies"),
+    [
+        (["call", "art", "paint", "colour="], ["plain,colour=red", "plain,colour=light blue"]),
+        (["call", "art", "paint", "colour=light b"], ["plain,colour=light blue"]),
+        (["call", "art", "it's", ""], []),
+        (["to"], ["plain,tools", "plain,token"]),
+    ],
+)
+def test_powershell_asks_with_each_word_in_quotes(painter: CliRunner, words: list[str], replies: list[str]) -> None:
+    quoted = ["'" + word.replace("'", "'\\''") + "'" for word in ("dynamic-mcp", *words)]
+    asked = {
+        "_DYNAMIC_MCP_COMPLETE": "bash_complete",
+        "COMP_WORDS": " ".join(quoted),
+        "COMP_CWORD": str(len(words)),
+        "PYTHONIOENCODING": "utf-8",
+    }
+    assert painter.run(**asked).out.split() == " ".join(replies).split()

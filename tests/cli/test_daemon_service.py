@@ -40,7 +40,7 @@ class ServiceMachine:
     def calls(self) -> list[list[str]]:
         """The calls so far."""
         file = self.state / "calls"
-        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+        return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.exists() else []
 
     def actions(self) -> list[str]:
         """Return what the managers were told to do since the last time, without the questions."""
@@ -80,7 +80,7 @@ def machine(cli: CliRunner) -> ServiceMachine:
     for name in ("systemctl", "launchctl"):
         script = cli.folder / "bin" / name
         start = shlex.join([sys.executable, str(Path(fake_service_manager.__file__)), name])
-        script.write_text(f'#!/bin/sh\nexec {start} "$@"\n')
+        script.write_text(f'#!/bin/sh\nexec {start} "$@"\n', encoding="utf-8")
         script.chmod(0o755)
     cli.configure({}, settings={"daemon": True})
     return ServiceMachine(cli, cli.folder / "state")
@@ -105,7 +105,9 @@ def test_install_writes_a_unit_and_starts_it_now_and_with_each_login(machine: Se
     assert (done.code, done.out) == (0, "")
     unit = the_unit(machine)
     assert machine.actions() == ["daemon-reload", f"enable {unit.name}", f"restart {unit.name}"]
-    assert f'"daemon" "run" "--replace" "--linger" "never" "-c" "{machine.config}"\n' in unit.read_text()
+    assert f'"daemon" "run" "--replace" "--linger" "never" "-c" "{machine.config}"\n' in unit.read_text(
+        encoding="utf-8"
+    )
     assert f"wrote `{unit}`\nstarted `{unit.name}`" in done.err
     assert "warning" not in done.err
     assert unit.stat().st_mode & 0o711 == 0o600
@@ -114,7 +116,9 @@ def test_install_writes_a_unit_and_starts_it_now_and_with_each_login(machine: Se
 def test_the_unit_starts_the_program_by_a_full_path(machine: ServiceMachine) -> None:
     machine.run("daemon", "install")
 
-    (line,) = [line for line in the_unit(machine).read_text().splitlines() if line.startswith("ExecStart=")]
+    (line,) = [
+        line for line in the_unit(machine).read_text(encoding="utf-8").splitlines() if line.startswith("ExecStart=")
+    ]
     program = shlex.split(line.removeprefix("ExecStart="))[0]
     assert os.access(program, os.X_OK)
     assert Path(program).is_absolute()
@@ -123,7 +127,7 @@ def test_the_unit_starts_the_program_by_a_full_path(machine: ServiceMachine) -> 
 def test_the_daemon_finds_the_same_directories_as_the_shell_that_installed_it(machine: ServiceMachine) -> None:
     machine.run("daemon", "install", XDG_STATE_HOME="/srv/state of me", XDG_CACHE_HOME="relative", API_TOKEN="sk-1")
 
-    text = the_unit(machine).read_text()
+    text = the_unit(machine).read_text(encoding="utf-8")
     assert f'Environment="XDG_CONFIG_HOME={machine.cli.folder / "home"}"\n' in text
     assert 'Environment="XDG_STATE_HOME=/srv/state of me"\n' in text
     assert "XDG_CACHE_HOME" not in text
@@ -145,7 +149,7 @@ def test_install_updates_a_unit_that_differs_and_starts_it_again(machine: Servic
     machine.run("daemon", "install")
     unit = the_unit(machine)
     before = unit.read_bytes()
-    unit.write_text("[Service]\nExecStart=/gone/dynamic-mcp\n")
+    unit.write_text("[Service]\nExecStart=/gone/dynamic-mcp\n", encoding="utf-8")
     machine.actions()
 
     done = machine.run("daemon", "install")
@@ -158,7 +162,7 @@ def test_install_updates_a_unit_that_differs_and_starts_it_again(machine: Servic
 def test_after_an_upgrade_install_replaces_the_daemon_of_the_version_before(machine: ServiceMachine) -> None:
     machine.run("daemon", "install")
     unit = the_unit(machine)
-    unit.write_text(unit.read_text().replace(__version__, "0.0.1"))
+    unit.write_text(unit.read_text(encoding="utf-8").replace(__version__, "0.0.1"), encoding="utf-8")
     machine.actions()
 
     machine.run("daemon", "install")
@@ -217,7 +221,7 @@ def test_a_service_can_be_removed_after_its_config(machine: ServiceMachine) -> N
 
 def test_two_ways_to_write_a_path_are_one_service_and_two_configs_are_two(machine: ServiceMachine) -> None:
     other = machine.cli.folder / "other.json"
-    other.write_text(machine.config.read_text())
+    other.write_text(machine.config.read_text(encoding="utf-8"), encoding="utf-8")
 
     names = [
         machine.run("daemon", "install", "--print", "--json", "-c", path).json["service"]
@@ -236,7 +240,7 @@ def test_print_shows_the_unit_that_install_writes_and_changes_nothing(machine: S
     assert machine.calls == []
     assert not (machine.cli.folder / "home").exists()
     machine.run("daemon", "install")
-    assert the_unit(machine).read_text() == shown.out
+    assert the_unit(machine).read_text(encoding="utf-8") == shown.out
 
 
 def test_print_of_uninstall_shows_the_commands_for_a_shell(machine: ServiceMachine) -> None:
@@ -308,7 +312,7 @@ def test_a_config_that_is_missing_or_broken_is_not_installed(machine: ServiceMac
     if text is None:
         machine.config.unlink()
     else:
-        machine.config.write_text(text)
+        machine.config.write_text(text, encoding="utf-8")
 
     done = machine.run("daemon", "install", "-c", str(machine.config))
 

@@ -18,8 +18,8 @@ from tests.program import odd
 
 def assert_is_set_up(home: Path, config: Path) -> None:
     assert set(servers_of(config)) == {"full", "other"}
-    assert SECRET not in config.read_text()
-    assert SECRET in config.with_name("dynamic-mcp.env").read_text()
+    assert SECRET not in config.read_text(encoding="utf-8")
+    assert SECRET in config.with_name("dynamic-mcp.env").read_text(encoding="utf-8")
     assert set(servers_of(home / ".cursor" / "mcp.json")) == {"broken", "dynamic-mcp"}
     assert set(servers_of(home / ".claude.json")) == {"dynamic-mcp"}
 
@@ -51,7 +51,7 @@ def test_yes_does_the_same_without_a_terminal(cli: CliRunner, home: Path, config
 def test_what_a_tool_can_switch_off_is_not_said_to_be_taken_out(cli: CliRunner, home: Path) -> None:
     (home / ".gemini").mkdir()
     (home / ".gemini" / "settings.json").write_text(
-        json.dumps({"mcpServers": {"third": odd(env={"OF_ITS_OWN": "1"})}})
+        json.dumps({"mcpServers": {"third": odd(env={"OF_ITS_OWN": "1"})}}), encoding="utf-8"
     )
 
     said = run(cli, home, "init", "--yes").err
@@ -64,7 +64,7 @@ def test_a_broken_server_of_a_tool_that_passes_on_its_whole_environment_is_left_
     cli: CliRunner, home: Path, config: Path
 ) -> None:
     broken = {"command": "no-such-command"}
-    (home / ".claude.json").write_text(json.dumps({"mcpServers": {"other": odd(), "gone": broken}}))
+    (home / ".claude.json").write_text(json.dumps({"mcpServers": {"other": odd(), "gone": broken}}), encoding="utf-8")
 
     assert run(cli, home, "init", "--yes").code == 0
 
@@ -73,7 +73,7 @@ def test_a_broken_server_of_a_tool_that_passes_on_its_whole_environment_is_left_
 
 
 def test_an_impatient_enter_leaves_nothing_of_the_spinner_on_the_screen(cli: CliRunner, home: Path) -> None:
-    (home / ".claude.json").write_text(json.dumps({"mcpServers": {"other": odd("slow_init", "1")}}))
+    (home / ".claude.json").write_text(json.dumps({"mcpServers": {"other": odd("slow_init", "1")}}), encoding="utf-8")
 
     shown, code = run_at_terminal(cli, home, (QUESTIONS[0], "\r"), ("trying ", "\r\r\r\r"))
 
@@ -86,7 +86,9 @@ def test_an_impatient_enter_leaves_nothing_of_the_spinner_on_the_screen(cli: Cli
 
 def test_servers_in_files_of_this_directory_are_said_to_be_left_out(cli: CliRunner, home: Path, config: Path) -> None:
     (cli.folder / ".cursor").mkdir()
-    (cli.folder / ".cursor" / "mcp.json").write_text(json.dumps({"mcpServers": {"ours": odd(), "more": odd()}}))
+    (cli.folder / ".cursor" / "mcp.json").write_text(
+        json.dumps({"mcpServers": {"ours": odd(), "more": odd()}}), encoding="utf-8"
+    )
 
     said = run(cli, home, "init", "--yes").err
 
@@ -102,7 +104,8 @@ def test_servers_that_claude_code_has_only_in_this_directory_are_offered(
     file = home / ".claude.json"
     private = {"private": odd()}
     file.write_text(
-        json.dumps({"projects": {str(cli.folder): {"mcpServers": private}, "/x": {"mcpServers": private}}})
+        json.dumps({"projects": {str(cli.folder): {"mcpServers": private}, "/x": {"mcpServers": private}}}),
+        encoding="utf-8",
     )
     question = ("Import private too, which Claude Code has only in", answer)
     first, *others = keystrokes()
@@ -112,7 +115,7 @@ def test_servers_that_claude_code_has_only_in_this_directory_are_offered(
     assert code == 0
     assert "left out" not in shown
     assert set(servers_of(config)) == ({"full", "private"} if is_taken else {"full"})
-    projects = json.loads(file.read_text())["projects"]
+    projects = json.loads(file.read_text(encoding="utf-8"))["projects"]
     assert projects[str(cli.folder)]["mcpServers"] == ({} if is_taken else private)
     assert projects["/x"]["mcpServers"] == private
 
@@ -136,9 +139,13 @@ def test_undo_takes_back_every_byte_of_a_setup(cli: CliRunner, home: Path, confi
 
 def test_a_server_that_has_worked_before_is_tried_again(cli: CliRunner, home: Path, config: Path) -> None:
     script = home / "server.py"
-    script.write_text(f"import os, sys\nos.execv(sys.executable, [sys.executable, {odd()['args'][0]!r}])\n")
+    script.write_text(
+        f"import os, sys\nos.execv(sys.executable, [sys.executable, {odd()['args'][0]!r}])\n", encoding="utf-8"
+    )
     tool = home / ".cursor" / "mcp.json"
-    tool.write_text(json.dumps({"mcpServers": {"once": {"command": sys.executable, "args": [str(script)]}}}))
+    tool.write_text(
+        json.dumps({"mcpServers": {"once": {"command": sys.executable, "args": [str(script)]}}}), encoding="utf-8"
+    )
     run(cli, home, "init", "--yes")
     assert "once" in servers_of(config)
     run(cli, home, "undo", "--yes")
@@ -171,14 +178,14 @@ def test_undo_takes_back_a_setup_after_the_tools_have_saved_their_files(
     cli: CliRunner, home: Path, config: Path
 ) -> None:
     file = home / ".claude.json"
-    before = json.loads(file.read_text())
+    before = json.loads(file.read_text(encoding="utf-8"))
     run(cli, home, "init", "--yes")
-    file.write_text(json.dumps({**json.loads(file.read_text()), "startups": 2}))
+    file.write_text(json.dumps({**json.loads(file.read_text(encoding="utf-8")), "startups": 2}), encoding="utf-8")
 
     undone = run(cli, home, "undo", "--yes")
 
     assert f"`{file}` was restored; what has changed in it since stays" in undone.err
-    assert json.loads(file.read_text()) == {**before, "startups": 2}
+    assert json.loads(file.read_text(encoding="utf-8")) == {**before, "startups": 2}
 
 
 def test_a_config_that_was_edited_since_the_setup_stays_when_the_setup_is_undone(
@@ -213,7 +220,7 @@ def test_uninstalling_from_one_tool_takes_back_its_part_of_a_setup(cli: CliRunne
 
 def test_a_setup_that_fails_changes_nothing(cli: CliRunner, home: Path, config: Path) -> None:
     before = (home / ".cursor" / "mcp.json").read_bytes()
-    (home / ".claude.json").write_text(json.dumps({"mcpServers": []}))
+    (home / ".claude.json").write_text(json.dumps({"mcpServers": []}), encoding="utf-8")
 
     done = run(cli, home, "init", "--yes")
 
@@ -224,7 +231,7 @@ def test_a_setup_that_fails_changes_nothing(cli: CliRunner, home: Path, config: 
 
 
 def test_which_variables_servers_get_is_said_after_all_else(cli: CliRunner, home: Path) -> None:
-    (home / ".claude.json").write_text(json.dumps({"mcpServers": {"other": odd(), "full": odd()}}))
+    (home / ".claude.json").write_text(json.dumps({"mcpServers": {"other": odd(), "full": odd()}}), encoding="utf-8")
 
     said = run(cli, home, "init", "--yes").err
 
@@ -234,7 +241,9 @@ def test_which_variables_servers_get_is_said_after_all_else(cli: CliRunner, home
 
 def test_a_second_time_there_is_nothing_to_do(cli: CliRunner, home: Path, config: Path) -> None:
     run(cli, home, "init", "--yes")
-    (home / ".cursor" / "mcp.json").write_text(json.dumps({"mcpServers": {"dynamic-mcp": {"command": "x"}}}))
+    (home / ".cursor" / "mcp.json").write_text(
+        json.dumps({"mcpServers": {"dynamic-mcp": {"command": "x"}}}), encoding="utf-8"
+    )
 
     done = run(cli, home, "init", "--yes")
 
@@ -245,9 +254,9 @@ def test_a_second_time_there_is_nothing_to_do(cli: CliRunner, home: Path, config
 
 def test_a_server_that_has_come_back_into_a_tool_is_taken_out_again(cli: CliRunner, home: Path, config: Path) -> None:
     file = home / ".claude.json"
-    before = json.loads(file.read_text())["mcpServers"]
+    before = json.loads(file.read_text(encoding="utf-8"))["mcpServers"]
     run(cli, home, "init", "--yes")
-    file.write_text(json.dumps({"mcpServers": {**servers_of(file), **before}}))
+    file.write_text(json.dumps({"mcpServers": {**servers_of(file), **before}}), encoding="utf-8")
 
     done = run(cli, home, "init", "--yes")
 
@@ -292,7 +301,9 @@ def test_without_a_yes_nothing_is_changed(
 def test_a_project_s_own_servers_are_not_started(cli: CliRunner, home: Path, config: Path) -> None:
     (cli.folder / ".cursor").mkdir()
     marked = {"command": sys.executable, "args": ["-c", "open('started', 'w')"]}
-    (cli.folder / ".cursor" / "mcp.json").write_text(json.dumps({"mcpServers": {"foreign": marked}}))
+    (cli.folder / ".cursor" / "mcp.json").write_text(
+        json.dumps({"mcpServers": {"foreign": marked}}), encoding="utf-8"
+    )
 
     run(cli, home, "init", "--yes")
 
@@ -357,7 +368,7 @@ def test_where_no_ai_tool_is_found_servers_are_added_by_hand(cli: CliRunner, con
 
 def test_where_no_ai_tool_has_a_server_yes_says_how_to_go_on(cli: CliRunner, home: Path, config: Path) -> None:
     (home / ".cursor" / "mcp.json").unlink()
-    (home / ".claude.json").write_text(json.dumps({"theme": "dark"}))
+    (home / ".claude.json").write_text(json.dumps({"theme": "dark"}), encoding="utf-8")
 
     done = run(cli, home, "init", "--yes")
 
@@ -365,7 +376,7 @@ def test_where_no_ai_tool_has_a_server_yes_says_how_to_go_on(cli: CliRunner, hom
     assert "These AI tools have no servers yet" in done.err
     assert "`dynamic-mcp add` creates one" in done.err
     assert not config.exists()
-    assert json.loads((home / ".claude.json").read_text()) == {"theme": "dark"}
+    assert json.loads((home / ".claude.json").read_text(encoding="utf-8")) == {"theme": "dark"}
 
 
 def test_where_no_ai_tool_is_found_yes_says_how_to_go_on(cli: CliRunner, config: Path) -> None:

@@ -14,7 +14,7 @@ from tests.cli.setting_up import QUESTIONS, keystrokes, run, run_at_terminal, se
 
 
 def settings_of(file: Path) -> dict[str, object]:
-    found: dict[str, object] = json.loads(file.read_text())["settings"]
+    found: dict[str, object] = json.loads(file.read_text(encoding="utf-8"))["settings"]
     return found
 
 
@@ -67,7 +67,7 @@ def test_two_ai_tools_get_a_daemon_except_on_windows_which_has_none(
     assert set_up(context, yes=True, platform=platform) == 0
 
     assert set(servers_of(config)) == {"full", "other"}
-    assert json.loads(config.read_text()).get("settings", {}).get("daemon") is daemon
+    assert json.loads(config.read_text(encoding="utf-8")).get("settings", {}).get("daemon") is daemon
 
 
 @pytest.mark.parametrize(("option", "daemon"), [((), None), (("--daemon",), True)])
@@ -78,7 +78,7 @@ def test_yes_takes_no_daemon_for_one_ai_tool_unless_the_option_asks_for_it(
 
     assert run(cli, home, "init", "--yes", *option).code == 0
 
-    assert json.loads(config.read_text()).get("settings", {}).get("daemon") is daemon
+    assert json.loads(config.read_text(encoding="utf-8")).get("settings", {}).get("daemon") is daemon
 
 
 @pytest.mark.parametrize("option", [(), ("--daemon",)])
@@ -86,7 +86,7 @@ def test_a_daemon_that_the_config_describes_stays_as_it_is(
     cli: CliRunner, home: Path, config: Path, option: tuple[str, ...]
 ) -> None:
     config.parent.mkdir(parents=True)
-    config.write_text(json.dumps({"mcpServers": {}, "settings": {"daemon": {"linger": "1h"}}}))
+    config.write_text(json.dumps({"mcpServers": {}, "settings": {"daemon": {"linger": "1h"}}}), encoding="utf-8")
 
     assert run(cli, home, "init", "--yes", *option).code == 0
 

@@ -191,7 +191,7 @@ def test_reading_and_prompting_wait_no_longer_than_they_are_told(cli: CliRunner)
 
 
 def test_an_argument_of_a_prompt_may_come_from_a_file(cli: CliRunner) -> None:
-    (cli.folder / "city").write_text("Oslo")
+    (cli.folder / "city").write_text("Oslo", encoding="utf-8")
     from_file = cli.run("prompt", "full", "greet", "city=@city")
     assert from_file.code == 0
     assert from_file.out == cli.run("prompt", "full", "greet", "city=Oslo").out

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 from pathlib import Path
 
+import click  # noqa: F401 - it cannot be loaded once the platform is another
 import pytest
 
 from dynamic_mcp import __version__
 from dynamic_mcp.cli.command_names import command_names
+from dynamic_mcp.cli.main import run
 from tests.cli.commands import CliRunner
 
 
@@ -136,3 +139,36 @@ def test_what_does_not_connect_loads_nothing_that_connects(cli: CliRunner, args:
         check=True,
     )
     assert done.stderr.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("code_page", ["cp1252", "cp437"])
+def test_a_pipe_of_windows_gets_utf_8_and_the_line_breaks_of_the_text(
+    monkeypatch: pytest.MonkeyPatch, code_page: str
+) -> None:
+    out = piped(monkeypatch, code_page)
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert run(["--help"]) == 0
+    print("日本 ✓")
+    sys.stdout.flush()
+    assert out.getvalue().decode().endswith("\n日本 ✓\n")
+    assert sys.stdin.read() == "é"
+
+
+def test_python_s_own_variable_decides_about_the_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = piped(monkeypatch, "cp1252")
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setenv("PYTHONIOENCODING", "cp1252")
+    assert run(["--help"]) == 0
+    print("é ✓")
+    sys.stdout.flush()
+    assert out.getvalue().decode("cp1252").splitlines()[-1] == "é \\u2713"
+
+
+def piped(monkeypatch: pytest.MonkeyPatch, code_page: str) -> io.BytesIO:
+    """Make the streams those of a pipe on Windows, the input with a BOM; return what is written to stdout."""
+    out = io.BytesIO()
+    monkeypatch.delenv("PYTHONIOENCODING", raising=False)
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(out, code_page, newline="\r\n", write_through=True))
+    monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(io.BytesIO(), code_page))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("\ufeffé".encode()), code_page))
+    return out

@@ -64,10 +64,10 @@ def test_a_proxy_serves_a_config_whose_path_is_not_utf8(cli: CliRunner) -> None:
 def test_an_import_into_a_path_that_is_not_utf8_works(cli: CliRunner) -> None:
     home = cli.folder / "home"
     (home / ".cursor").mkdir(parents=True)
-    (home / ".cursor" / "mcp.json").write_text('{"mcpServers": {"a": {"command": "true"}}}')
+    (home / ".cursor" / "mcp.json").write_text('{"mcpServers": {"a": {"command": "true"}}}', encoding="utf-8")
     done = cli.run("import", "--all", "--yes", "--json", "-o", f"{ODD}.json", HOME=str(home))
     assert (done.code, "Traceback" in done.err) == (0, False)
-    assert "a" in json.loads((cli.folder / f"{ODD}.json").read_text())["mcpServers"]
+    assert "a" in json.loads((cli.folder / f"{ODD}.json").read_text(encoding="utf-8"))["mcpServers"]
     assert cli.run("undo", "--list", "--json").code == 0
 
 
@@ -112,7 +112,7 @@ def test_large_numbers_and_the_form_of_a_number_are_kept(cli: CliRunner) -> None
 
 
 def test_a_place_that_may_not_be_written_is_said_in_words(cli: CliRunner) -> None:
-    (cli.folder / "file").write_text("")
+    (cli.folder / "file").write_text("", encoding="utf-8")
     done = cli.run("call", "full", "plain", "--save", "file/below")
     assert "Traceback" not in done.err
     assert done.code == 1

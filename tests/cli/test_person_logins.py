@@ -79,7 +79,7 @@ def test_who_is_meant_must_be_clear(cli: CliRunner, folder: Path) -> None:
 def test_files_that_are_not_what_they_say_are_nobodys(folder: Path) -> None:
     (file,) = folder.glob(f"{key(replace(FAR, login_of=BOB))}*.json")
     file.rename(folder / f"{'0' * 40}.v1.json")
-    (folder / "broken.v1.json").write_text("{")
+    (folder / "broken.v1.json").write_text("{", encoding="utf-8")
 
     assert list_persons(folder, FAR) == [ANN]
     assert list_persons(folder, replace(FAR, url="https://else.test/mcp")) == []

@@ -140,7 +140,9 @@ def analyze(tmp_path: Path) -> Iterator[list[str]]:
 @pytest.mark.parametrize("path", HOSTILE)
 def test_systemd_finds_nothing_wrong_with_the_unit(analyze: list[str], tmp_path: Path, path: str) -> None:
     unit = tmp_path / service_managers.service_name(Path(path))
-    unit.write_text(service_managers.unit_text(["/bin/true", "-c", path], Path(path), {"XDG_STATE_HOME": path}))
+    unit.write_text(
+        service_managers.unit_text(["/bin/true", "-c", path], Path(path), {"XDG_STATE_HOME": path}), encoding="utf-8"
+    )
 
     done = subprocess.run([*analyze, str(unit)], capture_output=True, text=True, timeout=60, check=False)
 
@@ -153,7 +155,10 @@ def test_systemd_reads_the_command_and_the_variables_as_they_were_meant(
 ) -> None:
     unit = tmp_path / "a.service"
     config = Path("/srv/100%h/dynamic-mcp.json")
-    unit.write_text(service_managers.unit_text(["/bin/true", "-c", path], config, {"XDG_STATE_HOME": "/100% \\x"}))
+    unit.write_text(
+        service_managers.unit_text(["/bin/true", "-c", path], config, {"XDG_STATE_HOME": "/100% \\x"}),
+        encoding="utf-8",
+    )
 
     done = subprocess.run(
         ["env", "SYSTEMD_LOG_LEVEL=debug", *analyze, str(unit)],
@@ -176,7 +181,7 @@ def test_systemd_starts_the_unit_with_each_login(tmp_path: Path) -> None:
     units = tmp_path / "systemd" / "user"
     units.mkdir(parents=True)
     unit = units / service_managers.service_name(Path("/c"))
-    unit.write_text(service_managers.unit_text(["/bin/true"], Path("/c"), {}))
+    unit.write_text(service_managers.unit_text(["/bin/true"], Path("/c"), {}), encoding="utf-8")
     environment = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path), "SYSTEMD_OFFLINE": "1"}
 
     subprocess.run(["systemctl", "--user", "enable", unit.name], env=environment, timeout=60, check=True)

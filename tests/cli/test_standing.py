@@ -39,7 +39,7 @@ async def test_logs_show_what_a_proxy_said_and_what_its_servers_said_on_stderr(c
 def test_logs_since_leaves_out_what_is_older(cli: CliRunner, state: Path) -> None:
     (state / "log").mkdir(parents=True)
     old = {"time": "2020-01-01T00:00:00.000+00:00", "level": "info", "message": "long ago"}
-    (state / "log" / "dynamic-mcp.log").write_text(json.dumps(old) + "\nnot json\n")
+    (state / "log" / "dynamic-mcp.log").write_text(json.dumps(old) + "\nnot json\n", encoding="utf-8")
     assert "long ago" in cli.run("logs").out
     done = cli.run("logs", "--since", "1h")
     assert (done.code, done.out) == (0, "")
@@ -69,7 +69,7 @@ async def test_logs_follow_across_a_rotation(cli: CliRunner, state: Path) -> Non
 
 
 async def test_a_config_that_is_wrong_is_in_the_log_too(cli: CliRunner) -> None:
-    cli.config.write_text("{")
+    cli.config.write_text("{", encoding="utf-8")
     assert cli.run(str(cli.config)).code == 2
     record = json.loads(cli.run("logs").out)
     assert record["level"] == "error"

@@ -227,7 +227,7 @@ async def test_a_broken_file_shows_in_the_status_until_it_is_repaired(cli: CliRu
     async with running(str(cli.config)) as program:
         await program.initialize()
         await wait_until(lambda: cli.run("status"), lambda done: error_of(done) == "")
-        cli.config.write_text("{")
+        cli.config.write_text("{", encoding="utf-8")
 
         done = await wait_until(lambda: cli.run("status"), lambda done: bool(error_of(done)))
         assert "is not JSON" in done.json[0]["config_error"]
@@ -300,7 +300,7 @@ def test_a_file_of_an_older_version_is_shown_as_well(cli: CliRunner, state: Path
     entry = {"config": "/c.json", "clients": ["ide"], "groups": [old]}
     file = {"pid": os.getpid(), "version": "0.1.0", "started_at": 1_800_000_000.0, "entry": entry}
     (state / "running").mkdir(parents=True)
-    (state / "running" / "1.json").write_text(json.dumps(file))
+    (state / "running" / "1.json").write_text(json.dumps(file), encoding="utf-8")
     lines = shown(cli)
     assert ", for ide, version 0.1.0" in lines[1]
     assert cells(lines[3]) == ["files", "1", "2", "1", "connected"]

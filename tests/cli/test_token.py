@@ -47,7 +47,7 @@ def test_a_token_is_shown_once_and_kept_nowhere(serving: CliRunner, state: Path)
     assert token not in listed.out
     files = [each for each in state.rglob("*") if each.is_file()]
     assert files
-    assert not [each for each in files if token in each.read_text(errors="replace")]
+    assert not [each for each in files if token in each.read_text(errors="replace", encoding="utf-8")]
 
 
 def test_a_revoked_token_is_gone_and_the_others_stay(serving: CliRunner) -> None:
@@ -74,7 +74,7 @@ def test_undo_knows_nothing_of_tokens(serving: CliRunner) -> None:
 def test_tokens_of_one_config_are_none_of_another(serving: CliRunner, tmp_path: Path) -> None:
     serving.run("token", "create", "--as", "ci")
     other = tmp_path / "other.json"
-    other.write_text(json.dumps({"mcpServers": {}}))
+    other.write_text(json.dumps({"mcpServers": {}}), encoding="utf-8")
 
     assert serving.run("token", "list", "-c", str(other)).json == []
 
@@ -102,7 +102,7 @@ def test_the_beginning_of_an_id_names_the_token_unless_several_begin_so(serving:
 
 def test_tokens_can_be_revoked_though_the_config_is_broken(serving: CliRunner) -> None:
     id = serving.run("token", "create", "--as", "ci", "--json").json["id"]
-    serving.config.write_text("{")
+    serving.config.write_text("{", encoding="utf-8")
 
     assert serving.run("token", "create", "--as", "ci").code == 2
     assert serving.run("token", "revoke", id).code == 0

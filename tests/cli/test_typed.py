@@ -114,13 +114,13 @@ def test_no_schema_and_no_word_is_answered_with_anything_but_values_or_an_error_
 )
 def test_a_value_comes_from_a_file(made: dict[str, Any], written: str, value: object, tmp_path: Path) -> None:
     file = tmp_path / "value"
-    file.write_text(written)
+    file.write_text(written, encoding="utf-8")
     assert parse_arguments([f"a=@{file}"], schema(a=made)) == {"a": value}
 
 
 def test_json_comes_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "value.json"
-    file.write_text('{"b": [1, 2]}\n')
+    file.write_text('{"b": [1, 2]}\n', encoding="utf-8")
     assert parse_arguments([f"a:=@{file}"], schema(a={"type": "string"})) == {"a": {"b": [1, 2]}}
 
 
@@ -143,7 +143,7 @@ def test_a_file_that_cannot_be_read_is_named_with_the_way_to_write_an_at_sign(tm
 
 def test_a_long_value_of_the_wrong_type_is_not_repeated_whole(tmp_path: Path) -> None:
     file = tmp_path / "long"
-    file.write_text("x" * 10_000)
+    file.write_text("x" * 10_000, encoding="utf-8")
     with pytest.raises(InvalidArguments, match="`a` must be an integer; got `xxx") as caught:
         parse_arguments([f"a=@{file}"], schema(a={"type": "integer"}))
     assert len(str(caught.value)) < 200

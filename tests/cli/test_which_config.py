@@ -35,7 +35,7 @@ def places(cli: CliRunner) -> CliRunner:
         ("dynamic-mcp", cli.folder / "home" / "dynamic-mcp" / "dynamic-mcp.json"),
     ):
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps({"mcpServers": {name: full()}}))
+        file.write_text(json.dumps({"mcpServers": {name: full()}}), encoding="utf-8")
     cli.config.unlink()
     return cli
 
@@ -53,7 +53,7 @@ def test_every_command_finds_its_config_by_the_same_rule(places: CliRunner, comm
 
 async def test_status_and_logs_show_every_proxy_or_those_of_the_config_that_is_named(cli: CliRunner) -> None:
     other = cli.folder / "other.json"
-    other.write_text(json.dumps({"mcpServers": {"else": full()}}))
+    other.write_text(json.dumps({"mcpServers": {"else": full()}}), encoding="utf-8")
     async with running(str(cli.config)) as first, running(str(other)) as second:
         await first.initialize()
         await second.initialize()
@@ -81,7 +81,7 @@ def test_status_and_logs_say_that_nothing_is_known_of_a_config(cli: CliRunner) -
 
 
 def test_a_config_that_did_not_start_is_in_its_own_log(cli: CliRunner) -> None:
-    cli.config.write_text("{")
+    cli.config.write_text("{", encoding="utf-8")
     assert cli.run(str(cli.config)).code == 2
     assert "did not start" in cli.run("logs", "-c", "dynamic-mcp.json").out
     assert cli.run("logs", "-c", "other.json").out == ""

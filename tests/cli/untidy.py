@@ -12,7 +12,7 @@ GOOD = {"type": "object", "properties": {"a": {"type": "number"}}}
 
 def tools() -> list[dict[str, Any]]:
     """Return the tools."""
-    says = Path(sys.argv[1]).read_text() if len(sys.argv) > 1 else ""
+    says = Path(sys.argv[1]).read_text(encoding="utf-8") if len(sys.argv) > 1 else ""
     return [
         {"name": "good", "description": says, "inputSchema": GOOD},
         {"name": "none"},

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +37,7 @@ class Case:
     @property
     def expected(self) -> dict[str, Any]:  # Any: whatever JSON the case has
         """What is to come of it."""
-        loaded: dict[str, Any] = json.loads((self.folder / "expected.json").read_text())
+        loaded: dict[str, Any] = json.loads((self.folder / "expected.json").read_text(encoding="utf-8"))
         return loaded
 
     def __str__(self) -> str:
@@ -48,7 +49,7 @@ def cases() -> list[Case]:
     return [
         Case(folder.parent, platform, place)
         for folder in sorted(DIRECTORY.glob("*/*/expected.json"))
-        for platform, places in json.loads(folder.read_text())["at"].items()
+        for platform, places in json.loads(folder.read_text(encoding="utf-8"))["at"].items()
         for place in places
     ]
 
@@ -64,7 +65,8 @@ def put(case: Case, root: Path) -> Machine:
     """Return a machine that the case has been put on."""
     for directory in ("home", "project"):
         if (case.folder / directory).is_dir():
-            shutil.copytree(case.folder / directory, root / directory)
+            # `copy2`, its default, needs what Wine lacks
+            shutil.copytree(case.folder / directory, root / directory, copy_function=shutil.copy)
     made = machine(root, case.platform, **_filled(case.expected.get("environment", {}), root))
     file = root / case.place
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -102,10 +104,16 @@ def _files(case: Case, root: Path) -> Iterator[Path]:
                 yield root / file.relative_to(case.folder)
 
 
+def comparable(value: Any) -> Any:
+    """Return a value with one separator in all paths, which Windows has two of."""
+    return json.loads(json.dumps(value).replace("\\\\", "/")) if sys.platform == "win32" else value
+
+
 def _in_text(text: str, root: Path) -> str:
-    return text.replace("<home>", str(root / "home")).replace("<project>", str(root / "project"))
+    # a backslash would be an escape in the files, and Claude Code writes `/` itself
+    return text.replace("<home>", (root / "home").as_posix()).replace("<project>", (root / "project").as_posix())
 
 
 def _filled(value: Any, root: Path, file: str = "") -> Any:
     text = _in_text(json.dumps(value), root)
-    return json.loads(text.replace("<file>", file))
+    return json.loads(text.replace("<file>", json.dumps(file)[1:-1]))

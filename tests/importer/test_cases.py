@@ -10,7 +10,7 @@ import pytest
 from dynamic_mcp.config.read import read
 from dynamic_mcp.importer.reader import find_tool, read_file, read_tool
 from dynamic_mcp.importer.tools.catalog import TOOLS
-from tests.importer.machines import DIRECTORY, PLATFORMS, Case, cases, expected, notices, put, scope
+from tests.importer.machines import DIRECTORY, PLATFORMS, Case, cases, comparable, expected, notices, put, scope
 
 CASES = [pytest.param(case, id=str(case)) for case in cases()]
 
@@ -21,8 +21,8 @@ def test_a_tools_file_becomes_these_servers_with_these_notices(case: Case, tmp_p
     wanted = expected(case, tmp_path)
     readings = read_tool(find_tool(case.tool), (scope(case),), machine)
     found = [server for reading in readings for server in reading.servers]
-    assert {server.name: dict(server.entry) for server in found} == wanted["servers"]
-    assert sorted(notices(readings)) == sorted(wanted.get("notices", []))
+    assert comparable({server.name: dict(server.entry) for server in found}) == comparable(wanted["servers"])
+    assert sorted(comparable(notices(readings))) == sorted(comparable(wanted.get("notices", [])))
     assert sorted({name for server in found for name in server.exports}) == sorted(wanted.get("exports", []))
     assert [reading.error for reading in readings if reading.error] == []
 
@@ -33,7 +33,7 @@ def test_what_was_read_is_a_config_that_loads(case: Case, tmp_path: Path) -> Non
     readings = read_tool(find_tool(case.tool), (scope(case),), machine)
     file = tmp_path / "dynamic-mcp.json"
     servers = {server.name: {**server.entry, "enabled": True} for each in readings for server in each.servers}
-    file.write_text(json.dumps({"mcpServers": servers}))
+    file.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
     assert [group.name for group in read(file, {}).groups] == list(servers)
 
 
@@ -61,4 +61,4 @@ def test_every_tool_has_a_case_in_each_scope_and_on_each_system_that_it_has_file
 def test_every_case_says_where_its_shape_is_from() -> None:
     folders = [folder for tool in DIRECTORY.iterdir() for folder in tool.iterdir()]
     assert folders
-    assert all(json.loads((folder / "expected.json").read_text())["source"] for folder in folders)
+    assert all(json.loads((folder / "expected.json").read_text(encoding="utf-8"))["source"] for folder in folders)

@@ -16,7 +16,7 @@ def found(tmp_path: Path, tool: str, file: str, document: object, platform: Plat
     here = machine(tmp_path, platform)
     path = here.home / file
     path.parent.mkdir(parents=True)
-    path.write_text(document if isinstance(document, str) else json.dumps(document))
+    path.write_text(document if isinstance(document, str) else json.dumps(document), encoding="utf-8")
     servers = [server for each in read_tool(find_tool(tool), None, here) for server in each.servers]
     (server,) = servers
     return server

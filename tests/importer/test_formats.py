@@ -63,13 +63,13 @@ def test_the_same_settings_are_read_however_they_were_saved(data: bytes, tmp_pat
 )
 def test_a_fault_is_said_with_its_line_and_column(name: str, text: str, message: str, tmp_path: Path) -> None:
     file = tmp_path / name
-    file.write_text(text)
+    file.write_text(text, encoding="utf-8")
     assert refusal(file).startswith(message.rpartition(": illegal")[0] or message)
 
 
 def test_a_toml_file_that_is_nested_without_end_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "a.toml"
-    file.write_text("a = " + "[" * 10_000)
+    file.write_text("a = " + "[" * 10_000, encoding="utf-8")
     assert "is" in refusal(file)
 
 
@@ -81,7 +81,7 @@ def test_a_byte_that_is_no_text_is_said_with_its_place(tmp_path: Path) -> None:
 
 def test_of_two_equal_keys_the_last_counts_and_their_place_is_known(tmp_path: Path) -> None:
     file = tmp_path / "mcp.json"
-    file.write_text('{"mcpServers": {"a": {"command": "one"}, "a": {"command": "two"}}}')
+    file.write_text('{"mcpServers": {"a": {"command": "one"}, "a": {"command": "two"}}}', encoding="utf-8")
     document = parser.load(file)
     assert document.value == {"mcpServers": {"a": {"command": "two"}}}
     assert [where for where, _ in document.remarks] == ["mcpServers.a"]
@@ -97,7 +97,7 @@ def test_five_megabytes_are_read(suffix: str, tmp_path: Path) -> None:
         "yaml": lambda i: f"k{i:07}: xxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
     }
     body = "\n".join(map(lines[suffix], range(count)))
-    file.write_text(f"{{{body}\n}}" if suffix == "json" else body)
+    file.write_text(f"{{{body}\n}}" if suffix == "json" else body, encoding="utf-8")
     value = parser.load(file).value
     assert isinstance(value, dict)
     assert len(value) == count
@@ -115,16 +115,19 @@ def test_aliases_and_merges_that_multiply_are_refused(tmp_path: Path) -> None:
         lines = [f"k0: &k0 {first}"]
         lines += [f"k{i}: &k{i} " + item.format(", ".join([f"*k{i - 1}"] * 9)) for i in range(1, 12)]
         file = tmp_path / "bomb.yaml"
-        file.write_text("\n".join(lines))
+        file.write_text("\n".join(lines), encoding="utf-8")
         assert "its aliases expand to too many values" in refusal(file)
 
 
 def test_yaml_scalars_mean_what_version_1_2_says_and_tags_make_nothing(tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
-    file.write_text("a: [yes, on, true, 0o17, 1_0, 010, ~, 2024-01-01, '1', !!python/object:os.system x, 1e2]")
+    file.write_text(
+        "a: [yes, on, true, 0o17, 1_0, 010, ~, 2024-01-01, '1', !!python/object:os.system x, 1e2]", encoding="utf-8"
+    )
     assert parser.load(file).value == {"a": ["yes", "on", True, 15, "1_0", 10, None, "2024-01-01", "1", "x", 100.0]}
 
 
+@pytest.mark.posix_only("pipes, sockets and devices are files on POSIX systems only")
 def test_what_is_no_regular_file_is_refused_without_waiting_for_it(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "link").symlink_to(tmp_path / "fifo")
@@ -144,8 +147,9 @@ def test_what_is_no_regular_file_is_refused_without_waiting_for_it(tmp_path: Pat
     assert refusal(tmp_path / "a\0b") == "cannot be read: not a valid file name"
 
 
+@pytest.mark.posix_only("links need a privilege on Windows")
 def test_a_link_to_a_file_is_followed(tmp_path: Path) -> None:
-    (tmp_path / "real.json").write_text(TEXT)
+    (tmp_path / "real.json").write_text(TEXT, encoding="utf-8")
     (tmp_path / "mcp.json").symlink_to("real.json")
     assert parser.load(tmp_path / "mcp.json").value == SERVERS
 
@@ -161,5 +165,5 @@ def test_a_link_to_a_file_is_followed(tmp_path: Path) -> None:
 )
 def test_without_a_suffix_the_format_is_found_out(text: str, value: object, tmp_path: Path) -> None:
     file = tmp_path / "config"
-    file.write_text(text)
+    file.write_text(text, encoding="utf-8")
     assert parser.load(file).value == value

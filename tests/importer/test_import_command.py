@@ -45,10 +45,10 @@ def test_a_repeated_import_changes_no_byte(world: World) -> None:
 def test_a_server_that_is_there_with_other_content_is_shown_and_stays_until_it_is_replaced(world: World) -> None:
     world.cursor(github=GITHUB, time=TIME)
     world.run("import", "cursor")
-    text = world.output.read_text()
+    text = world.output.read_text(encoding="utf-8")
     text = text.replace('  "mcpServers": {', '  // mine\n  "mcpServers": {')
     text = text.replace('"command": "uvx",', '"tools": {"include": ["get_*"]}, // few\n      "command": "uvx",')
-    world.output.write_text(text)
+    world.output.write_text(text, encoding="utf-8")
     world.cursor(github={**GITHUB, "args": ["-y", "@modelcontextprotocol/server-github", "--new"]}, time=TIME)
 
     ran = world.run("import", "cursor", "--json")
@@ -59,10 +59,10 @@ def test_a_server_that_is_there_with_other_content_is_shown_and_stays_until_it_i
     ]
     assert '    +    "--new"' in ran.err
     assert "`--replace NAME` takes the tool's server" in ran.err
-    assert world.output.read_text() == text
+    assert world.output.read_text(encoding="utf-8") == text
 
     assert world.run("import", "cursor", "--replace", "git*").code == 0
-    assert world.output.read_text() == text.replace('server-github"]', 'server-github", "--new"]')
+    assert world.output.read_text(encoding="utf-8") == text.replace('server-github"]', 'server-github", "--new"]')
     assert world.run("import", "cursor", "--json").json()["servers"][0]["action"] == "same"
 
 
@@ -79,7 +79,7 @@ def test_a_replace_keeps_the_settings_of_the_config_and_shows_all_that_it_takes_
         "tools": {"include": ["x"]},
         "x-note": "own",
     }
-    world.output.write_text(json.dumps({"mcpServers": {"hub": mine}}, indent=2))
+    world.output.write_text(json.dumps({"mcpServers": {"hub": mine}}, indent=2), encoding="utf-8")
     world.cursor(hub={"command": "hub", "args": ["b"], "env": {"A": "2"}})
 
     ran = world.run("import", "cursor", "--dry-run", "--replace", "hub")
@@ -116,20 +116,22 @@ def test_two_accounts_of_one_server_stay_two(world: World) -> None:
     }
 
 
+@pytest.mark.not_in_wine("there is no git; with one it is the same on Windows")
 def test_the_output_is_private_when_it_holds_a_secret_and_git_is_thought_of(world: World) -> None:
     subprocess.run(["git", "init", "-q", str(world.project)], check=True)
     world.cursor(github=GITHUB)
     ran = world.run("import", "cursor")
-    assert stat.S_IMODE(world.output.stat().st_mode) == 0o600
+    assert sys.platform == "win32" or stat.S_IMODE(world.output.stat().st_mode) == 0o600
     assert "git work tree" in ran.err
-    (world.project / ".gitignore").write_text("dynamic-mcp.json\n")
+    (world.project / ".gitignore").write_text("dynamic-mcp.json\n", encoding="utf-8")
     assert "git work tree" not in world.run("import", "cursor").err
 
 
+@pytest.mark.not_in_wine("there is no git; with one it is the same on Windows")
 def test_a_repository_cannot_make_git_run_anything(world: World) -> None:
     subprocess.run(["git", "init", "-q", str(world.project)], check=True)
     trap = world.project / "trap.sh"
-    trap.write_text(f"#!/bin/sh\ntouch {world.project}/sprung\n")
+    trap.write_text(f"#!/bin/sh\ntouch {world.project}/sprung\n", encoding="utf-8")
     trap.chmod(0o755)
     subprocess.run(["git", "-C", str(world.project), "config", "core.fsmonitor", str(trap)], check=True)
     world.cursor(github=GITHUB)
@@ -152,7 +154,7 @@ def test_no_secret_is_shown_anywhere(world: World) -> None:
     for ran in shown:
         assert "open-sesame" not in ran.out + ran.err
         assert TOKEN not in ran.out + ran.err
-    assert "open-sesame-4" in world.output.read_text(), "what is not shown is written all the same"
+    assert "open-sesame-4" in world.output.read_text(encoding="utf-8"), "what is not shown is written all the same"
 
 
 def test_a_token_is_shown_nowhere_whatever_field_it_is_in(world: World) -> None:
@@ -174,8 +176,8 @@ def test_secrets_move_into_a_private_file_and_serve_from_there(world: World) -> 
     world.cursor(github=GITHUB, web={"url": "https://host", "headers": {"Authorization": "Bearer it's \\ me"}})
     world.run("import", "cursor", "--secrets", "env")
     file = world.project / "dynamic-mcp.env"
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert TOKEN not in world.output.read_text()
+    assert sys.platform == "win32" or stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert TOKEN not in world.output.read_text(encoding="utf-8")
     config = read(world.output, {})
     assert isinstance(config.groups[0].upstream, Program)
     assert config.groups[0].upstream.env["GITHUB_TOKEN"] == TOKEN
@@ -193,10 +195,10 @@ def test_a_secret_that_changes_at_its_source_is_named_and_replaced_in_the_privat
     ran = world.run("import", "cursor", "--secrets", "env")
     assert "differs: github from cursor (user): env.GITHUB_TOKEN" in ran.err
     assert TOKEN[::-1] not in ran.err
-    assert (world.project / "dynamic-mcp.env").read_text() == f"GITHUB_TOKEN='{TOKEN}'\n"
+    assert (world.project / "dynamic-mcp.env").read_text(encoding="utf-8") == f"GITHUB_TOKEN='{TOKEN}'\n"
     world.run("import", "cursor", "--secrets", "env", "--replace", "github")
     assert world.output.read_bytes() == before
-    assert (world.project / "dynamic-mcp.env").read_text() == f"GITHUB_TOKEN='{TOKEN[::-1]}'\n"
+    assert (world.project / "dynamic-mcp.env").read_text(encoding="utf-8") == f"GITHUB_TOKEN='{TOKEN[::-1]}'\n"
 
 
 def test_a_secret_that_was_moved_is_the_one_that_its_tool_has_in_plain_text(world: World) -> None:
@@ -262,11 +264,11 @@ def test_a_server_that_cannot_be_used_costs_the_others_nothing(world: World) -> 
 )
 def test_an_output_that_cannot_be_merged_into_stays_as_it_is(world: World, text: str, where: str) -> None:
     world.cursor(time=TIME)
-    world.output.write_text(text)
+    world.output.write_text(text, encoding="utf-8")
     ran = world.run("import", "cursor", "--yes")
     assert ran.code == 2
     assert where in ran.err
-    assert world.output.read_text() == text
+    assert world.output.read_text(encoding="utf-8") == text
 
 
 def test_nothing_found_is_3_and_says_where_was_looked(world: World) -> None:
@@ -318,7 +320,7 @@ def test_piped_answers_go_in_the_order_of_the_reference(world: World) -> None:
 
 def test_an_import_can_be_undone_and_done_again(world: World) -> None:
     world.cursor(github=GITHUB)
-    world.output.write_text('{"mcpServers": {"mine": {"command": "x"}}} // end\n')
+    world.output.write_text('{"mcpServers": {"mine": {"command": "x"}}} // end\n', encoding="utf-8")
     before = world.output.read_bytes()
     world.run("import", "cursor", "--secrets", "env")
     after = world.output.read_bytes()
@@ -355,7 +357,7 @@ def test_a_live_server_describes_itself_but_not_a_projects_without_trust(world: 
     entry = {"command": sys.executable, "args": [str(server)]}
     folder = world.project / ".cursor"
     folder.mkdir()
-    (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"live": entry}}))
+    (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"live": entry}}), encoding="utf-8")
     ran = world.run("import", "cursor", "--describe", "server", "--output", "no.json")
     assert "--trust" in ran.err
     ran = world.run("import", "cursor", "--describe", "server", "--trust")
@@ -363,35 +365,37 @@ def test_a_live_server_describes_itself_but_not_a_projects_without_trust(world: 
     assert not world.servers()["live"]["description"].startswith("Tools from")
 
 
+@pytest.mark.posix_only("links need a privilege on Windows")
 def test_a_file_is_its_own_owners_through_a_link(world: World) -> None:
     world.cursor(time=TIME)
     real = world.home / "dotfiles.json"
-    real.write_text("{}\n")
+    real.write_text("{}\n", encoding="utf-8")
     real.chmod(0o640)
     world.output.symlink_to(real)
     world.run("import", "cursor")
     assert world.output.is_symlink()
     assert stat.S_IMODE(real.stat().st_mode) == 0o640
-    assert "uvx" in real.read_text()
+    assert "uvx" in real.read_text(encoding="utf-8")
 
 
 def test_the_output_cannot_be_its_own_source(world: World) -> None:
-    world.output.write_text('{"mcpServers": {}}')
+    world.output.write_text('{"mcpServers": {}}', encoding="utf-8")
     assert world.run("import", "--file", str(world.output)).code == 2
 
 
 def test_a_project_s_relative_directories_mean_the_same_from_an_output_elsewhere(world: World) -> None:
     world.project.joinpath("opencode.json").write_text(
-        json.dumps({"mcp": {"build": {"type": "local", "command": ["bun"], "cwd": "packages/app"}}})
+        json.dumps({"mcp": {"build": {"type": "local", "command": ["bun"], "cwd": "packages/app"}}}), encoding="utf-8"
     )
     world.project.joinpath(".vscode").mkdir()
     world.project.joinpath(".vscode/mcp.json").write_text(
-        json.dumps({"servers": {"py": {"command": "py", "envFile": ".env", "cwd": "${workspaceFolder}/src"}}})
+        json.dumps({"servers": {"py": {"command": "py", "envFile": ".env", "cwd": "${workspaceFolder}/src"}}}),
+        encoding="utf-8",
     )
     elsewhere = world.home / "elsewhere" / "all.json"
     elsewhere.parent.mkdir()
     assert world.run("import", "opencode", "vscode", "-o", str(elsewhere)).code == 0
-    servers = json.loads(elsewhere.read_text())["mcpServers"]
+    servers = json.loads(elsewhere.read_text(encoding="utf-8"))["mcpServers"]
     assert servers["build"]["cwd"] == str(world.project / "packages/app")
     assert servers["py"]["env_file"] == str(world.project / ".env")
     assert servers["py"]["cwd"] == str(world.project / "src")
@@ -433,19 +437,21 @@ def test_a_secret_that_stands_in_for_a_variable_is_in_plain_text_too(world: Worl
 
     for _ in range(2):
         assert world.run("import", "claude", "--secrets", "env").code == 0
-        assert default not in world.output.read_text()
+        assert default not in world.output.read_text(encoding="utf-8")
         for environment, key in (({}, default), ({"API_KEY": "of-the-shell"}, "of-the-shell")):
             upstream = read(world.output, environment).groups[0].upstream
             assert isinstance(upstream, Program)
             assert upstream.env["API_KEY"] == key
-        assert (world.project / "dynamic-mcp.env").read_text() == f"HUB_API_KEY='{default}'\n"
+        assert (world.project / "dynamic-mcp.env").read_text(encoding="utf-8") == f"HUB_API_KEY='{default}'\n"
 
 
 def test_a_dry_run_says_which_variables_would_have_to_be_set(world: World) -> None:
     inputs = [{"type": "promptString", "id": "gh", "password": True}]
     server = {"command": "npx", "env": {"GH_TOKEN": "${input:gh}"}}
     world.project.joinpath(".vscode").mkdir()
-    world.project.joinpath(".vscode/mcp.json").write_text(json.dumps({"inputs": inputs, "servers": {"gh": server}}))
+    world.project.joinpath(".vscode/mcp.json").write_text(
+        json.dumps({"inputs": inputs, "servers": {"gh": server}}), encoding="utf-8"
+    )
     assert "set the variable GH_TOKEN (for gh)" in world.run("import", "vscode", "--dry-run").err
 
 
@@ -460,7 +466,10 @@ def test_where_no_server_is_wanted_no_file_is_made(world: World) -> None:
 def test_a_dry_run_shows_what_differs(world: World) -> None:
     world.cursor(time=TIME)
     world.run("import", "cursor")
-    world.output.write_text(world.output.read_text().replace('"mcp-server-time"', '"mcp-server-time", "--mine"'))
+    world.output.write_text(
+        world.output.read_text(encoding="utf-8").replace('"mcp-server-time"', '"mcp-server-time", "--mine"'),
+        encoding="utf-8",
+    )
     ran = world.run("import", "cursor", "--dry-run")
     assert "differs: time from cursor (user): args" in ran.err
     assert '    -    "--mine"' in ran.err
@@ -482,11 +491,11 @@ def test_an_import_goes_to_the_config_that_every_command_uses(
     world.write(".cursor/mcp.json", {"mcpServers": {"a": {"command": "x"}}})
 
     assert world.run("import", "cursor", "--yes").code == 0
-    assert list(json.loads(users.read_text())["mcpServers"]) == ["a"]
+    assert list(json.loads(users.read_text(encoding="utf-8"))["mcpServers"]) == ["a"]
     assert not world.output.exists()
 
-    world.output.write_text('{"mcpServers": {}}')
+    world.output.write_text('{"mcpServers": {}}', encoding="utf-8")
     assert world.run("import", "cursor", "--yes").code == 0
-    assert list(json.loads(world.output.read_text())["mcpServers"]) == ["a"]
+    assert list(json.loads(world.output.read_text(encoding="utf-8"))["mcpServers"]) == ["a"]
     assert world.run("import", "cursor", "--yes", "-o", "other.json").code == 0
     assert (world.project / "other.json").exists()

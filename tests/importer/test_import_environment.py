@@ -62,10 +62,10 @@ def claude(world: World, **servers: Json) -> None:
 
 def change(world: World, **fields: Json) -> None:
     """Change fields of the server in the output, as its user would."""
-    document = json.loads(world.output.read_text())
+    document = json.loads(world.output.read_text(encoding="utf-8"))
     server = {**document["mcpServers"]["hub"], **fields}
     document["mcpServers"]["hub"] = {key: value for key, value in server.items() if value is not None}
-    world.output.write_text(json.dumps(document))
+    world.output.write_text(json.dumps(document), encoding="utf-8")
 
 
 @pytest.mark.parametrize("choice", ["safe", ["AWS_*"], None])
@@ -82,7 +82,7 @@ def test_what_a_person_chose_for_a_server_stays(world: World, choice: Json) -> N
 
 @pytest.mark.parametrize("settings", ['{"defaults": {"inherit_env": ["AWS_*"]}}', '{"inherit_env": ["AWS_*"]}'])
 def test_what_the_defaults_choose_for_all_servers_counts(world: World, settings: str) -> None:
-    world.output.write_text(f'{{"mcpServers": {{}}, "settings": {settings}}}')
+    world.output.write_text(f'{{"mcpServers": {{}}, "settings": {settings}}}', encoding="utf-8")
     claude(world, hub=HUB)
     for _ in range(2):
         assert world.run("import", "claude").code == 0
@@ -90,7 +90,7 @@ def test_what_the_defaults_choose_for_all_servers_counts(world: World, settings:
 
 
 def test_a_server_that_a_person_wrote_keeps_its_environment(world: World) -> None:
-    world.output.write_text('{"mcpServers": {"hub": {"command": "hub"}}}')
+    world.output.write_text('{"mcpServers": {"hub": {"command": "hub"}}}', encoding="utf-8")
     claude(world, hub=HUB)
     ran = world.run("import", "claude", "--yes")
     assert "differs" not in ran.err

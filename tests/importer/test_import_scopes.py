@@ -108,7 +108,9 @@ def test_a_field_that_two_scopes_of_one_tool_differ_in_is_not_said_to_be_another
 
 
 def test_a_server_that_was_there_before_any_import_is_the_one_of_its_name(world: World) -> None:
-    world.output.write_text('{"mcpServers": {"memory": {"command": "mcp-server-memory", "env": {"A": "mine"}}}}')
+    world.output.write_text(
+        '{"mcpServers": {"memory": {"command": "mcp-server-memory", "env": {"A": "mine"}}}}', encoding="utf-8"
+    )
     world.cursor(memory=MEMORY)
     assert world.run("import", "cursor", "--yes").code == 0
     assert world.servers()["memory"]["env"] == {"A": "mine"}
@@ -118,7 +120,9 @@ def test_a_server_that_was_there_before_any_import_is_the_one_of_its_name(world:
 def test_a_server_that_the_user_has_changed_is_still_the_one_that_it_was(world: World) -> None:
     world.cursor(hub=OF_PROJECT)
     world.run("import", "cursor")
-    world.output.write_text(world.output.read_text().replace("./memory.json", "/mine.json"))
+    world.output.write_text(
+        world.output.read_text(encoding="utf-8").replace("./memory.json", "/mine.json"), encoding="utf-8"
+    )
     world.write(".gemini/settings.json", {"mcpServers": {"hub": OF_PROJECT}})
     assert world.run("import", "gemini").code == 0
     assert {name: entry["env"]["MEMORY_FILE_PATH"] for name, entry in world.servers().items()} == {

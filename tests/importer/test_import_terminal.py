@@ -24,11 +24,13 @@ def home(tmp_path: Path) -> Path:
 
 
 def write(file: Path, **servers: object) -> None:
-    file.write_text(json.dumps({"mcpServers": servers}))
+    file.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
 
 
 def servers(home: Path) -> dict[str, dict[str, object]]:
-    found: dict[str, dict[str, object]] = json.loads((home / "dynamic-mcp.json").read_text())["mcpServers"]
+    found: dict[str, dict[str, object]] = json.loads((home / "dynamic-mcp.json").read_text(encoding="utf-8"))[
+        "mcpServers"
+    ]
     return found
 
 
@@ -100,7 +102,7 @@ def test_a_description_can_be_typed(home: Path) -> None:
 def test_undo_names_the_latest_change_and_asks(tmp_path: Path, key: bytes, *, is_undone: bool) -> None:
     output = tmp_path / "dynamic-mcp.json"
     (tmp_path / ".cursor").mkdir()
-    (tmp_path / ".cursor" / "mcp.json").write_text('{"mcpServers": {"a": {"command": "a"}}}')
+    (tmp_path / ".cursor" / "mcp.json").write_text('{"mcpServers": {"a": {"command": "a"}}}', encoding="utf-8")
     with terminal(tmp_path, "import", "cursor", "--yes") as person:
         assert person.ends() == 0
     with terminal(tmp_path, "undo") as person:

@@ -20,6 +20,7 @@ from dynamic_mcp.importer.installer import find_target, plan_installation
 from dynamic_mcp.importer.model import Machine, ToolScope
 from dynamic_mcp.importer.reader import find_tool, read_tool
 from dynamic_mcp.importer.tools.catalog import TOOLS
+from tests.importer.machines import machine
 from tests.importer.world import World
 
 BEGINNINGS = {
@@ -28,10 +29,19 @@ BEGINNINGS = {
     ".yaml": "# mine\nmodel:   x   # why\nz:\n    - 1\n    - k: 2\nlong: |\n  text\n\n# the end\n",
 }
 
+# As Windows names a program, and where Goose has its file there.
+PROGRAM = "dynamic-mcp.exe" if sys.platform == "win32" else "dynamic-mcp"
+GOOSE = "AppData/Roaming/Block/goose/config/config.yaml" if sys.platform == "win32" else ".config/goose/config.yaml"
+
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> World:
     return World(tmp_path, monkeypatch, capsys)
+
+
+def unescaped(file: Path) -> str:
+    """The text of a file, with single backslashes in it."""
+    return file.read_text(encoding="utf-8").replace("\\\\", "\\")
 
 
 def scope_of(adapter: Adapter) -> ToolScope | None:
@@ -86,11 +96,15 @@ def test_import_install_and_undo_give_every_tool_its_bytes_back(
 
     assert ran.code == 0, ran.err
     made = parse_document(file, file.read_bytes())
-    entry = str(made.get(()))
+    entry = json.dumps(made.get(()))
     assert "dynamic-mcp" in entry
-    assert str(world.output) in entry
+    assert json.dumps(str(world.output)) in entry
     assert not any(named(world, adapter, scope).values()), "what was imported is not started any more"
-    assert all(line in file.read_text() for line in before.decode().splitlines() if "mine" in line or "why" in line)
+    assert all(
+        line in file.read_text(encoding="utf-8")
+        for line in before.decode().splitlines()
+        if "mine" in line or "why" in line
+    )
     assert world.run("install", adapter.name, "--scope", scope.value, "-c", str(world.output)).code == 0
     assert made.encode() == file.read_bytes(), "installed twice is installed once"
     assert world.run("undo", "--yes").code == 0
@@ -106,7 +120,7 @@ def test_a_file_that_changed_since_loses_our_entry_only(
     if scope is None:
         pytest.skip("keeps its servers in no file")
     file = settings(adapter, scope, "one")
-    world.output.write_text('{"mcpServers": {}}')
+    world.output.write_text('{"mcpServers": {}}', encoding="utf-8")
     before = parse_document(file, file.read_bytes())
     world.run("install", adapter.name, "--scope", scope.value, "-c", str(world.output))
     file.write_bytes(parse_document(file, file.read_bytes()).put(("later",), "x").encode())
@@ -123,7 +137,7 @@ def test_a_file_that_changed_since_loses_our_entry_only(
 def test_encoding_mark_and_line_ends_stay(world: World, encoding: str, mark: bytes, eol: str) -> None:
     text = '{\n\t"mcpServers": {\n\t\t"é": {"command": "x"} // ü\n\t}\n}\n'.replace("\n", eol)
     file = world.write(".cursor/mcp.json", mark + text.encode(encoding))
-    world.output.write_text('{"mcpServers": {}}')
+    world.output.write_text('{"mcpServers": {}}', encoding="utf-8")
     assert world.run("install", "cursor").code == 0
     data = file.read_bytes()
     assert data.startswith(mark)
@@ -143,38 +157,39 @@ def test_encoding_mark_and_line_ends_stay(world: World, encoding: str, mark: byt
         ("cursor", ".cursor/mcp.json", "[" * 200_000, "nested"),
         ("codex", ".codex/config.toml", "[mcp_servers\n", "is not TOML"),
         ("codex", ".codex/config.toml", "mcp_servers = 1\n", "cannot be changed"),
-        ("goose", ".config/goose/config.yaml", "extensions:\n  - a\n b: {", "is not YAML"),
-        ("goose", ".config/goose/config.yaml", "extensions: text\n", "cannot be changed"),
+        ("goose", GOOSE, "extensions:\n  - a\n b: {", "is not YAML"),
+        ("goose", GOOSE, "extensions: text\n", "cannot be changed"),
     ],
 )
 def test_a_file_that_cannot_be_parsed_or_holds_something_else_is_never_written(
     world: World, tool: str, file: str, text: str, where: str
 ) -> None:
     path = world.write(file, text)
-    world.output.write_text('{"mcpServers": {}}')
+    world.output.write_text('{"mcpServers": {}}', encoding="utf-8")
     for command in (["install", tool], ["uninstall", tool]):
         ran = world.run(*command)
         assert ran.code == 1, ran.err
-        assert path.read_text() == text
+        assert path.read_text(encoding="utf-8") == text
     assert where in world.run("install", tool).err
     assert world.run("undo", "--yes").code == 2, "nothing was done"
 
 
 def test_a_file_that_was_not_there_is_gone_again_with_its_directories(world: World) -> None:
-    world.output.write_text('{"mcpServers": {}}')
+    world.output.write_text('{"mcpServers": {}}', encoding="utf-8")
     world.run("install", "kiro")
     assert (world.home / ".kiro" / "settings" / "mcp.json").is_file()
     world.run("uninstall", "kiro")
     assert not (world.home / ".kiro").exists()
 
 
+@pytest.mark.posix_only("modes are those of POSIX, and links need a privilege on Windows")
 def test_mode_and_link_stay_and_a_read_only_file_is_left_alone(world: World) -> None:
     real = world.write("dotfiles/mcp.json", {"mcpServers": {}})
     real.chmod(0o640)
     link = world.home / ".cursor" / "mcp.json"
     link.parent.mkdir()
     link.symlink_to(real)
-    world.output.write_text('{"mcpServers": {}}')
+    world.output.write_text('{"mcpServers": {}}', encoding="utf-8")
     assert world.run("install", "cursor").code == 0
     assert link.is_symlink()
     assert stat.S_IMODE(real.stat().st_mode) == 0o640
@@ -184,7 +199,7 @@ def test_mode_and_link_stay_and_a_read_only_file_is_left_alone(world: World) -> 
 def test_a_read_only_file_is_left_alone(world: World) -> None:
     file = world.cursor()
     file.chmod(0o444)
-    world.output.write_text('{"mcpServers": {}}')
+    world.output.write_text('{"mcpServers": {}}', encoding="utf-8")
     assert world.run("install", "cursor").code == 1
 
 
@@ -197,51 +212,51 @@ def test_every_tool_gets_the_full_path_of_the_script_that_was_run(
     other.chmod(0o755)
     monkeypatch.setenv("PATH", str(other.parent))
     monkeypatch.setattr(sys, "argv", [str(program), "install"])
-    world.output.write_text('{"mcpServers": {}}')
+    world.output.write_text('{"mcpServers": {}}', encoding="utf-8")
     world.run("install", tool)
     file = find_target(find_tool(tool), ToolScope.USER, local_machine(None)).file
-    assert str(program) in file.read_text()
+    assert str(program) in unescaped(file)
 
 
 def test_a_program_in_a_runners_cache_is_not_written_down_where_there_is_another(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cached = world.write(".cache/uv/archive-v0/abc/bin/dynamic-mcp", "#!/bin/sh\n")
+    cached = world.write(f".cache/uv/archive-v0/abc/bin/{PROGRAM}", "#!/bin/sh\n")
     monkeypatch.setattr(sys, "argv", [str(cached), "install"])
-    world.output.write_text('{"mcpServers": {}}')
+    world.output.write_text('{"mcpServers": {}}', encoding="utf-8")
     monkeypatch.setattr(sys, "executable", str(cached.parent / "python"))
     monkeypatch.setenv("PATH", str(cached.parent))
     ran = world.run("install", "cursor")
     assert "cache that may be cleared" in ran.err
-    assert str(cached) in (world.home / ".cursor/mcp.json").read_text()
-    lasting = world.write("bin/dynamic-mcp", "#!/bin/sh\n")
+    assert str(cached) in unescaped(world.home / ".cursor/mcp.json")
+    lasting = world.write(f"bin/{PROGRAM}", "#!/bin/sh\n")
     lasting.chmod(0o755)
     monkeypatch.setenv("PATH", str(lasting.parent))
     assert "cache" not in world.run("install", "cursor").err
-    assert str(lasting) in (world.home / ".cursor/mcp.json").read_text()
+    assert str(lasting) in unescaped(world.home / ".cursor/mcp.json")
 
 
 def test_claude_codes_local_scope_is_its_projects_part_of_the_users_file(world: World) -> None:
     text = json.dumps({"projects": {str(world.project): {"allowedTools": []}}, "tips": {"command": 1}})
     file = world.write(".claude.json", text)
-    world.output.write_text('{"mcpServers": {}}')
+    world.output.write_text('{"mcpServers": {}}', encoding="utf-8")
     assert world.run("install", "claude", "--scope", "local").code == 0
     made = parse_document(file, file.read_bytes())
     assert made.get(("projects", str(world.project), "mcpServers", "dynamic-mcp", "type")) == "stdio"
     world.run("undo", "--yes")
-    assert file.read_text() == text
+    assert file.read_text(encoding="utf-8") == text
 
 
 def test_replace_without_an_import_says_what_to_do(world: World) -> None:
     world.cursor(a={"command": "x"})
-    world.output.write_text('{"mcpServers": {}}')
+    world.output.write_text('{"mcpServers": {}}', encoding="utf-8")
     ran = world.run("install", "cursor", "--replace")
     assert ran.code == 1
     assert "dynamic-mcp import cursor" in ran.err
 
 
 def test_undo_goes_back_one_by_one_and_says_what_it_did(world: World) -> None:
-    world.output.write_text('{"mcpServers": {}}')
+    world.output.write_text('{"mcpServers": {}}', encoding="utf-8")
     world.run("install", "cursor")
     world.run("install", "kiro")
     assert [deed["what"] for deed in world.run("undo", "--list").json()] == ["install kiro", "install cursor"]
@@ -256,7 +271,7 @@ def test_undo_goes_back_one_by_one_and_says_what_it_did(world: World) -> None:
 
 @pytest.mark.parametrize("tool", ["devin", "augment"])
 def test_a_local_file_of_its_own_is_read_back_by_its_tool(world: World, tool: str) -> None:
-    world.output.write_text("{}")
+    world.output.write_text("{}", encoding="utf-8")
     assert world.run("install", tool, "--scope", "local").code == 0
     (reading,) = read_tool(find_tool(tool), (ToolScope.LOCAL,), local_machine(None))
     assert ["is dynamic-mcp itself" in notice.reason for notice in reading.notices] == [True]
@@ -265,7 +280,7 @@ def test_a_local_file_of_its_own_is_read_back_by_its_tool(world: World, tool: st
 @pytest.mark.parametrize("tool", ["continue", "mistral-vibe"])
 def test_a_second_installation_into_a_list_changes_nothing(world: World, tool: str) -> None:
     file = settings(find_tool(tool), ToolScope.USER)
-    world.output.write_text("{}")
+    world.output.write_text("{}", encoding="utf-8")
     assert world.run("install", tool).code == 0
     before = file.read_bytes()
     ran = world.run("install", tool)
@@ -277,6 +292,18 @@ def test_windows_writes_one_project_in_two_cases(tmp_path: Path) -> None:
     here = Machine(tmp_path / "home", tmp_path / "Project", {}, "win32")
     here.home.mkdir()
     key = str(here.project).upper()
-    (here.home / ".claude.json").write_text(json.dumps({"projects": {key: {"mcpServers": {}}}}))
+    (here.home / ".claude.json").write_text(json.dumps({"projects": {key: {"mcpServers": {}}}}), encoding="utf-8")
     plan = plan_installation(find_tool("claude"), ToolScope.LOCAL, here, start=["dynamic-mcp"])
     assert [list(json.loads(change.after)["projects"]) for change in plan.changes] == [[key]]
+
+
+def test_claude_desktop_of_a_windows_package_gets_the_entry_in_the_file_that_it_reads(tmp_path: Path) -> None:
+    here = machine(tmp_path, "win32")
+    plain = here.home / "AppData/Roaming/Claude/claude_desktop_config.json"
+    assert find_target(find_tool("claude-desktop"), ToolScope.USER, here).file == plain
+    plain.parent.mkdir(parents=True)
+    plain.write_text("{}", encoding="utf-8")  # as an older installation has left it
+    package = here.home / "AppData/Local/Packages/Claude_pzs8sxrjxfjjc"
+    package.mkdir(parents=True)
+    packaged = package / "LocalCache/Roaming/Claude/claude_desktop_config.json"
+    assert find_target(find_tool("claude-desktop"), ToolScope.USER, here).file == packaged

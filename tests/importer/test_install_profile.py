@@ -16,14 +16,16 @@ URL = "https://mcp.example.com/mcp"
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> World:
     made = World(tmp_path, monkeypatch, capsys)
     servers = {"a": {"command": "true"}}
-    made.output.write_text(json.dumps({"mcpServers": servers, "profiles": {"review": {}, "two words é": {}}}))
+    made.output.write_text(
+        json.dumps({"mcpServers": servers, "profiles": {"review": {}, "two words é": {}}}), encoding="utf-8"
+    )
     return made
 
 
 def entry_of(world: World, name: str = "mcp.json") -> Json:
     """Return our entry in the settings of the one tool that has any."""
     (file,) = (each for each in world.home.rglob(name) if "state" not in each.parts)
-    return json.loads(file.read_text())["mcpServers"]["dynamic-mcp"]
+    return json.loads(file.read_text(encoding="utf-8"))["mcpServers"]["dynamic-mcp"]
 
 
 def test_a_tool_starts_the_program_in_the_profile(world: World) -> None:

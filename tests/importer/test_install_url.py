@@ -153,7 +153,7 @@ def test_an_entry_changes_from_a_command_to_a_url_and_back(world: World, adapter
     if scope is None:
         return
     file = settings(adapter, scope, "one")
-    world.output.write_text('{"mcpServers": {}}')
+    world.output.write_text('{"mcpServers": {}}', encoding="utf-8")
     before = file.read_bytes()
     assert world.run("install", adapter.name, "--scope", scope.value).code == 0
     started = parse_document(file, file.read_bytes())
@@ -201,8 +201,14 @@ def test_uninstall_removes_an_entry_with_a_url(world: World, adapter: Adapter) -
 def test_each_tool_has_its_own_words_for_a_url(world: World, tool: str, entry: dict[str, object]) -> None:
     world.run("install", tool, "--url", URL)
 
-    files = [file for file in world.home.rglob("*.json*") if URL in file.read_text() and "state" not in file.parts]
-    assert any(entry == found for file in files for found in _objects(json.loads(file.read_text()))), files
+    files = [
+        file
+        for file in world.home.rglob("*.json*")
+        if URL in file.read_text(encoding="utf-8") and "state" not in file.parts
+    ]
+    assert any(
+        entry == found for file in files for found in _objects(json.loads(file.read_text(encoding="utf-8")))
+    ), files
 
 
 def test_a_tool_that_takes_no_url_starts_a_program_that_connects_there(world: World) -> None:
@@ -213,7 +219,7 @@ def test_a_tool_that_takes_no_url_starts_a_program_that_connects_there(world: Wo
     (entry,) = (
         found
         for file in world.home.rglob("claude_desktop_config.json")
-        for found in _objects(json.loads(file.read_text()))
+        for found in _objects(json.loads(file.read_text(encoding="utf-8")))
         if "command" in found
     )
     args = entry["args"]

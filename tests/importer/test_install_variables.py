@@ -26,7 +26,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 
 
 def config(world: World, **servers: Json) -> None:
-    world.output.write_text(json.dumps({"mcpServers": servers}))
+    world.output.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
 
 
 def entry(tool: str) -> Json:
@@ -88,10 +88,10 @@ def test_uninstalling_takes_out_what_several_installations_brought(world: World)
     for servers in ({"ev": EV}, {"ev": EV, "remote": REMOTE}):
         config(world, **servers)
         world.run("install", "codex")
-    file.write_text(file.read_text() + "\n[later]\nx = 1\n")
+    file.write_text(file.read_text(encoding="utf-8") + "\n[later]\nx = 1\n", encoding="utf-8")
     assert world.run("uninstall", "codex").code == 0
-    assert tomllib.loads(file.read_text()) == {"model": "x", "later": {"x": 1}}
-    assert file.read_text().startswith(text)
+    assert tomllib.loads(file.read_text(encoding="utf-8")) == {"model": "x", "later": {"x": 1}}
+    assert file.read_text(encoding="utf-8").startswith(text)
 
 
 def test_what_a_user_wrote_into_our_entry_stays_when_it_is_installed_again(world: World) -> None:
@@ -102,12 +102,12 @@ def test_what_a_user_wrote_into_our_entry_stays_when_it_is_installed_again(world
     file = world.write(".codex/config.toml", text)
     config(world, ev=EV)
     assert world.run("install", "codex").code == 0
-    made = tomllib.loads(file.read_text())["mcp_servers"]["dynamic-mcp"]
+    made = tomllib.loads(file.read_text(encoding="utf-8"))["mcp_servers"]["dynamic-mcp"]
     assert made["env_vars"] == ["OTHER", "EVTOK"]
     assert made["args"] == [str(world.output)]
-    assert "startup_timeout_sec = 99 # long" in file.read_text()
+    assert "startup_timeout_sec = 99 # long" in file.read_text(encoding="utf-8")
     world.run("undo", "--yes")
-    assert file.read_text() == text
+    assert file.read_text(encoding="utf-8") == text
 
 
 @pytest.mark.parametrize("tool", ["claude-desktop", "copilot-cli"])
@@ -147,7 +147,7 @@ def test_the_two_tools_stay_in_the_models_sight_unless_a_user_says_otherwise(
 
 
 def test_a_config_that_is_wrong_is_installed_with_a_word_about_its_variables(world: World) -> None:
-    world.output.write_text('{"mcpServers": {"a": {}}}')
+    world.output.write_text('{"mcpServers": {"a": {}}}', encoding="utf-8")
     ran = world.run("install", "codex")
     assert ran.code == 0
     assert "variables that it needs are not known" in ran.err
@@ -181,7 +181,7 @@ def test_the_command_that_mends_names_the_scope_and_the_config_where_they_are_no
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = world.project / "other.json"
-    other.write_text('{"mcpServers": {}}')
+    other.write_text('{"mcpServers": {}}', encoding="utf-8")
     world.run("install", "codex", "--scope", "project", "-c", str(other))
-    other.write_text(json.dumps({"mcpServers": {"ev": EV}}))
+    other.write_text(json.dumps({"mcpServers": {"ev": EV}}), encoding="utf-8")
     assert f"run `dynamic-mcp install codex --scope project -c {other}`" in world.run("check", str(other)).out

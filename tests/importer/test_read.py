@@ -21,7 +21,7 @@ SERVERS = {"mcpServers": {"a": {"command": "demo"}}}
 def put(file: Path, document: object = SERVERS) -> Path:
     """Write a file and the directories above it."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(document if isinstance(document, str) else json.dumps(document))
+    file.write_text(document if isinstance(document, str) else json.dumps(document), encoding="utf-8")
     return file
 
 

@@ -14,13 +14,15 @@ from tests.importer.world import World
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> World:
     made = World(tmp_path, monkeypatch, capsys)
-    made.output.write_text(json.dumps({"mcpServers": {}, "settings": {"audit": {"path": str(tmp_path / "audit")}}}))
+    made.output.write_text(
+        json.dumps({"mcpServers": {}, "settings": {"audit": {"path": str(tmp_path / "audit")}}}), encoding="utf-8"
+    )
     return made
 
 
 def told(world: World) -> list[tuple[str, Any]]:  # Any: whatever is on a line
     files = sorted((world.project.parent / "audit").glob("????-??-??.jsonl"))
-    lines = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    lines = [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
     assert {line["config"] for line in lines} <= {str(world.output)}
     return [(line["event"], line["detail"]) for line in lines]
 

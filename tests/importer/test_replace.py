@@ -20,7 +20,7 @@ def claude(world: World) -> tuple[Path, Path]:
     local = {str(world.project): {"mcpServers": {"mine": {"command": "l"}}, "allowedTools": []}}
     users = world.write(".claude.json", {"mcpServers": {"users": {"command": "u"}}, "projects": local})
     projects = world.project / ".mcp.json"
-    projects.write_text(json.dumps({"mcpServers": {"projects": {"command": "p"}}}, indent=2))
+    projects.write_text(json.dumps({"mcpServers": {"projects": {"command": "p"}}}, indent=2), encoding="utf-8")
     return users, projects
 
 
@@ -34,7 +34,9 @@ def test_servers_of_other_scopes_are_named_with_the_scope_that_replaces_them(wor
     assert f"mine (local, `{users}`)" in ran.err
     assert "`--scope all` replaces them too" in ran.err
     assert projects.read_bytes() == before
-    assert list(json.loads(users.read_text())["projects"][str(world.project)]["mcpServers"]) == ["mine"]
+    assert list(json.loads(users.read_text(encoding="utf-8"))["projects"][str(world.project)]["mcpServers"]) == [
+        "mine"
+    ]
 
 
 def test_all_scopes_are_replaced_in_one_change_and_come_back_in_one(world: World) -> None:
@@ -45,10 +47,10 @@ def test_all_scopes_are_replaced_in_one_change_and_come_back_in_one(world: World
     assert ran.code == 0, ran.err
     assert "still on" not in ran.err
     assert f"also changed: `{projects}`" in ran.err
-    made = json.loads(users.read_text())
+    made = json.loads(users.read_text(encoding="utf-8"))
     assert list(made["mcpServers"]) == ["dynamic-mcp"]
     assert made["projects"][str(world.project)]["mcpServers"] == {}
-    assert json.loads(projects.read_text())["mcpServers"] == {}
+    assert json.loads(projects.read_text(encoding="utf-8"))["mcpServers"] == {}
     world.run("undo", "--yes")
     assert [file.read_bytes() for file in (users, projects)] == before
 
@@ -64,13 +66,15 @@ def test_a_server_that_is_not_in_the_config_stays_and_is_named(world: World) -> 
 def test_a_server_that_a_projects_shadows_stays_because_the_config_does_not_have_it(world: World) -> None:
     users = world.write(".claude.json", {"mcpServers": {"memory": {"command": "m"}, "other": {"command": "o"}}})
     projects = world.project / ".mcp.json"
-    projects.write_text(json.dumps({"mcpServers": {"memory": {"command": "m", "env": {"FILE": "p"}}}}))
+    projects.write_text(
+        json.dumps({"mcpServers": {"memory": {"command": "m", "env": {"FILE": "p"}}}}), encoding="utf-8"
+    )
     world.run("import", "claude", "--scope", "all", "--yes")
     for scopes in ("user", "all"):
         ran = world.run("install", "claude", "--replace", "--scope", scopes, "-c", str(world.output))
         assert "not in the config: memory (user, " in ran.err
         assert "`dynamic-mcp import claude --scope user` imports them, or shows why not" in ran.err
-    assert list(json.loads(users.read_text())["mcpServers"]) == ["memory", "dynamic-mcp"]
+    assert list(json.loads(users.read_text(encoding="utf-8"))["mcpServers"]) == ["memory", "dynamic-mcp"]
     ran = world.run("import", "claude", "--scope", "user", "--yes")
     assert "differs: memory from claude (user): env" in ran.err
 
@@ -82,7 +86,7 @@ def test_a_server_that_the_config_has_with_another_token_is_not_replaced(world: 
     file = world.cursor(hub={**hub, "env": {"TOKEN": "two"}}, other={"command": "other"})
     ran = world.run("install", "cursor", "--replace", "-c", str(world.output))
     assert "not in the config: hub (user, " in ran.err
-    assert list(json.loads(file.read_text())["mcpServers"]) == ["hub", "dynamic-mcp"]
+    assert list(json.loads(file.read_text(encoding="utf-8"))["mcpServers"]) == ["hub", "dynamic-mcp"]
 
 
 def test_nothing_is_replaced_of_a_tool_that_was_not_imported(world: World) -> None:
@@ -108,7 +112,7 @@ def test_a_scope_that_was_not_imported_is_refused_with_the_one_that_was(world: W
 
 
 def test_all_scopes_without_replace_are_refused(world: World) -> None:
-    world.output.write_text('{"mcpServers": {}}')
+    world.output.write_text('{"mcpServers": {}}', encoding="utf-8")
     assert world.run("install", "claude", "--scope", "all").code == 2
 
 

@@ -142,7 +142,7 @@ def check(reading: Reading, directory: Path) -> None:
     servers = {server.name: {**server.entry, "enabled": True} for server in reading.servers}
     assert len(servers) == len(reading.servers)
     file = directory / "dynamic-mcp.json"
-    file.write_text(json.dumps({"mcpServers": servers}))
+    file.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
     assert [group.name for group in read(file, {}).groups] == list(servers)
     notices = [*reading.notices, *(notice for server in reading.servers for notice in server.notices)]
     assert all(str(notice).isprintable() for notice in notices)
@@ -158,9 +158,9 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Machine:
 def _everything_is_imported(here: Machine) -> None:
     # an import writes byte code, and that is not what is looked for
     (here.home / ".cursor").mkdir()
-    (here.home / ".cursor" / "mcp.json").write_text("{a: 'json5'}")
+    (here.home / ".cursor" / "mcp.json").write_text("{a: 'json5'}", encoding="utf-8")
     for name, text in (("a.yaml", "a: *b"), ("a.toml", "a = "), ("crushrc", "mcp add a")):
-        (here.home / name).write_text(text)
+        (here.home / name).write_text(text, encoding="utf-8")
         read_file(here.home / name, here)
     read_all(here)
 
@@ -175,7 +175,7 @@ def test_any_settings_are_read_without_a_crash_or_a_deed(
 ) -> None:
     document = {**dict.fromkeys(KEYS, servers), "inputs": inputs}
     file = here.home / "settings.json"
-    file.write_text(json.dumps(document))
+    file.write_text(json.dumps(document), encoding="utf-8")
     with only_reading():
         readings = [read_file(file, here, adapter), read_file(file, here)]
     for reading in readings:
@@ -201,10 +201,10 @@ def test_any_bytes_are_read_without_a_crash_or_a_deed(data: bytes, suffix: str, 
 def test_a_real_file_that_is_cut_or_scratched_is_read_or_refused(
     case: Any, cut: int, put: str, here: Machine
 ) -> None:
-    text = (case.folder / case.expected["file"]).read_text()
+    text = (case.folder / case.expected["file"]).read_text(encoding="utf-8")
     at = cut % (len(text) + 1)
     file = here.home / case.expected["file"]
-    file.write_text(text[:at] + put + (text[at + 1 :] if put else ""))
+    file.write_text(text[:at] + put + (text[at + 1 :] if put else ""), encoding="utf-8")
     with only_reading():
         reading = read_file(file, here)
     check(reading, here.project)
@@ -217,7 +217,7 @@ def test_a_command_in_a_value_is_not_run(text: str, here: Machine, tmp_path: Pat
     server = {"command": "demo", "args": [value], "env": {"A": value}, "headersHelper": f"touch {marker}"}
     remote = {"url": "https://h.example.test/mcp", "headers": {"A": value}, "headersHelper": f"touch {marker}"}
     file = tmp_path / "mcp.json"
-    file.write_text(json.dumps({"mcpServers": {"a": server, "b": remote}}))
+    file.write_text(json.dumps({"mcpServers": {"a": server, "b": remote}}), encoding="utf-8")
     for adapter in TOOLS:
         with only_reading():
             read_file(file, here, adapter)
@@ -226,6 +226,6 @@ def test_a_command_in_a_value_is_not_run(text: str, here: Machine, tmp_path: Pat
 
 def test_the_watch_notices_what_it_is_for(tmp_path: Path) -> None:
     with pytest.raises(AssertionError), only_reading():
-        (tmp_path / "x").write_text("x")
+        (tmp_path / "x").write_text("x", encoding="utf-8")
     with pytest.raises(AssertionError), only_reading():
         (tmp_path / "x").unlink()

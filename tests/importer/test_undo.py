@@ -12,6 +12,7 @@ import pytest
 
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.importer.journal import ChangeJournal, FileChange
+from dynamic_mcp.system import paths
 from tests.importer.world import World
 
 SERVERS = {name: {"command": name, "args": ["-y", name]} for name in ("a", "b", "c", "d")}
@@ -70,7 +71,7 @@ def test_an_undone_file_has_the_mode_again_that_it_had_before_the_change(tmp_pat
 
 
 def note_of_first_change() -> Path:
-    (note,) = Path(os.environ["XDG_STATE_HOME"]).glob("**/journal/1/entry.json")
+    (note,) = paths.state_dir().glob("journal/1/entry.json")
     return note
 
 
@@ -79,7 +80,9 @@ def test_a_file_that_has_changed_since_is_named_with_the_lines_and_the_backup_an
 ) -> None:
     file = replaced(world)
     first = world.output.read_bytes()
-    file.write_text(file.read_text().replace('"dynamic-mcp": {', '"dynamic-mcp": {"env": {},'))
+    file.write_text(
+        file.read_text(encoding="utf-8").replace('"dynamic-mcp": {', '"dynamic-mcp": {"env": {},'), encoding="utf-8"
+    )
     changed = file.read_bytes()
     for command in (["undo", "--yes"], ["undo", "2"], ["undo", "2", "1"], ["undo"], ["undo", "--dry-run"]):
         ran = world.run(*command)
@@ -87,9 +90,9 @@ def test_a_file_that_has_changed_since_is_named_with_the_lines_and_the_backup_an
         assert f"`{file}` has changed since install cursor (2), so nothing was undone" in ran.err
         assert " differs" in ran.err
         assert "`dynamic-mcp uninstall cursor` removes the entry alone" in ran.err
-        (backup,) = Path(os.environ["XDG_STATE_HOME"]).glob("**/journal/2/0.before")
+        (backup,) = paths.state_dir().glob("journal/2/0.before")
         assert str(backup) in ran.err
-        assert json.loads(backup.read_text()) == {"mcpServers": SERVERS}
+        assert json.loads(backup.read_text(encoding="utf-8")) == {"mcpServers": SERVERS}
     assert (file.read_bytes(), world.output.read_bytes()) == (changed, first)
 
 
@@ -98,15 +101,15 @@ def test_a_tool_that_has_saved_its_file_again_gets_its_servers_back_and_keeps_wh
     world: World, command: list[str]
 ) -> None:
     file = replaced(world)
-    now = json.loads(file.read_text())
+    now = json.loads(file.read_text(encoding="utf-8"))
     now["mcpServers"]["c"]["command"] = "cc"
     now["mcpServers"]["new"] = {"command": "new"}
-    file.write_text(json.dumps({"startups": 7, **now}))
+    file.write_text(json.dumps({"startups": 7, **now}), encoding="utf-8")
 
     ran = world.run(*command)
 
     assert (ran.code, f"`{file}` was restored; what has changed in it since stays" in ran.err) == (0, True)
-    restored = json.loads(file.read_text())
+    restored = json.loads(file.read_text(encoding="utf-8"))
     assert restored.pop("startups") == 7
     changed = {"c": {**SERVERS["c"], "command": "cc"}, "new": {"command": "new"}}
     assert restored == {"mcpServers": {**SERVERS, **changed}}
@@ -121,20 +124,22 @@ def test_an_entry_is_taken_out_of_a_file_that_has_other_servers_since(
     file = world.home / name
     if before is not None:
         world.write(name, before)
-    world.output.write_text('{"mcpServers": {}}')
+    world.output.write_text('{"mcpServers": {}}', encoding="utf-8")
     tool = name.split("/")[0].removeprefix(".")
     assert world.run("install", tool, "-c", str(world.output)).code == 0
     if before is not None:
-        file.write_text(file.read_text() + '[mcp_servers.new]\ncommand = "new"\n')
+        file.write_text(file.read_text(encoding="utf-8") + '[mcp_servers.new]\ncommand = "new"\n', encoding="utf-8")
     else:
-        now = json.loads(file.read_text())
-        file.write_text(json.dumps({"mcpServers": {**now["mcpServers"], "new": {"command": "new"}}}))
+        now = json.loads(file.read_text(encoding="utf-8"))
+        file.write_text(
+            json.dumps({"mcpServers": {**now["mcpServers"], "new": {"command": "new"}}}), encoding="utf-8"
+        )
 
     assert world.run("undo", "--yes").code == 0
 
-    assert "dynamic-mcp" not in file.read_text()
-    assert "new" in file.read_text()
-    assert file.read_text().startswith(before or "{")
+    assert "dynamic-mcp" not in file.read_text(encoding="utf-8")
+    assert "new" in file.read_text(encoding="utf-8")
+    assert file.read_text(encoding="utf-8").startswith(before or "{")
 
 
 def test_of_several_changes_all_are_undone_or_none(world: World) -> None:
@@ -148,12 +153,14 @@ def test_of_several_changes_all_are_undone_or_none(world: World) -> None:
 
 def test_an_entry_that_has_changed_is_removed_and_the_rest_of_the_file_stays(world: World) -> None:
     file = replaced(world)
-    file.write_text(file.read_text().replace('"dynamic-mcp": {', '"dynamic-mcp": {"env": {},'))
+    file.write_text(
+        file.read_text(encoding="utf-8").replace('"dynamic-mcp": {', '"dynamic-mcp": {"env": {},'), encoding="utf-8"
+    )
     dry = world.run("uninstall", "cursor", "--dry-run")
     assert f"the entry `dynamic-mcp` would be removed from `{file}`" in dry.err
     assert "differs from what `install` wrote: its other changes of the file stay" in dry.err
     assert world.run("uninstall", "cursor").code == 0
-    assert list(json.loads(file.read_text())["mcpServers"]) == ["c"]
+    assert list(json.loads(file.read_text(encoding="utf-8"))["mcpServers"]) == ["c"]
 
 
 @pytest.mark.parametrize("damage", ['"changes": 1', '"changes": [{}]', '"x": 1'])
@@ -161,9 +168,9 @@ def test_a_note_that_is_not_of_this_form_is_said_and_changes_nothing(world: Worl
     world.cursor(**SERVERS)
     world.run("import", "cursor", "--yes")
     note = note_of_first_change()
-    text = note.read_text()
-    note.write_text(text.replace('"changes": [', f'{damage}, "y": [', 1))
-    assert note.read_text() != text
+    text = note.read_text(encoding="utf-8")
+    note.write_text(text.replace('"changes": [', f'{damage}, "y": [', 1), encoding="utf-8")
+    assert note.read_text(encoding="utf-8") != text
 
     for command in (["undo", "--yes"], ["undo", "1"]):
         ran = world.run(*command)
@@ -176,8 +183,8 @@ def test_the_note_of_a_newer_version_is_named_and_left_alone(world: World) -> No
     world.cursor(**SERVERS)
     world.run("import", "cursor", "--yes")
     note = note_of_first_change()
-    newer = note.read_text().replace('"form": 1', '"form": 2')
-    note.write_text(newer)
+    newer = note.read_text(encoding="utf-8").replace('"form": 1', '"form": 2')
+    note.write_text(newer, encoding="utf-8")
 
     for command in (["undo", "--yes"], ["undo", "--list"]):
         ran = world.run(*command)
@@ -185,4 +192,4 @@ def test_the_note_of_a_newer_version_is_named_and_left_alone(world: World) -> No
         assert "was written by a newer version of dynamic-mcp" in ran.err
     assert "nothing to undo" in world.run("undo", "--yes").err
     assert world.output.exists()
-    assert note.read_text() == newer
+    assert note.read_text(encoding="utf-8") == newer

@@ -41,11 +41,21 @@ class World:
         for directory in (self.home, self.project):
             directory.mkdir()
         others = ("XDG_CONFIG", "XDG_DATA", "CODEX_", "CLAUDE_", "DYNAMIC_MCP")
-        for name in [name for name in os.environ if name.startswith(others)]:
+        for name in [name for name in os.environ if name.startswith(others) and "_TEST_" not in name]:
             monkeypatch.delenv(name)
         monkeypatch.setenv("HOME", str(self.home))
+        if sys.platform == "win32":
+            self._set_windows_folders(monkeypatch)
         monkeypatch.chdir(self.project)
         monkeypatch.setenv("DYNAMIC_MCP_CONFIG", str(self.output))
+
+    def _set_windows_folders(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Put the folders of Windows below the home; platformdirs asks Windows for them, if these are not set."""
+        monkeypatch.setenv("USERPROFILE", str(self.home))
+        for name, folder in (("APPDATA", "Roaming"), ("LOCALAPPDATA", "Local")):
+            monkeypatch.setenv(name, str(self.home / "AppData" / folder))
+        monkeypatch.setenv("WIN_PD_OVERRIDE_APPDATA", str(self.home / "AppData" / "Roaming"))
+        monkeypatch.setenv("WIN_PD_OVERRIDE_LOCAL_APPDATA", str(self.home / "AppData" / "Local"))
 
     def run(self, *args: str, stdin: str = "") -> Ran:
         """Run a command; what is piped into it is `stdin`."""
@@ -62,7 +72,7 @@ class World:
         if isinstance(content, bytes):
             path.write_bytes(content)
         else:
-            path.write_text(content if isinstance(content, str) else json.dumps(content, indent=2))
+            path.write_text(content if isinstance(content, str) else json.dumps(content, indent=2), encoding="utf-8")
         return path
 
     def cursor(self, **servers: Json) -> Path:
@@ -73,7 +83,7 @@ class World:
         """Return the servers of the output."""
         from dynamic_mcp.config import jsonc
 
-        document = jsonc.loads(self.output.read_text())
+        document = jsonc.loads(self.output.read_text(encoding="utf-8"))
         assert isinstance(document, dict)
         servers: dict[str, Json] = document["mcpServers"]
         return servers

@@ -16,6 +16,7 @@ from msgspec.structs import replace as with_fields
 
 from dynamic_mcp.identity import Principal
 from dynamic_mcp.oauth.credentials import ClientCredentials, Login, Token
+from dynamic_mcp.oauth.keychain import delete, read, write
 from dynamic_mcp.oauth.store import LoginStore, key
 from dynamic_mcp.system.paths import FileLock
 from tests.oauth.parts import remote
@@ -123,12 +124,19 @@ def test_a_lock_has_one_holder_and_is_free_afterwards(tmp_path: Path) -> None:
     other.release()
 
 
+class WindowsError1783(Exception):
+    """What keyring passes on from Windows: no class of its own."""
+
+    winerror = 1783
+
+
 class Keychain(KeyringBackend):
     """A keychain in memory, or one that does not open."""
 
     priority = 1
     kept: dict[tuple[str, str], str]
     is_locked = False
+    most_characters = 1 << 20
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -137,6 +145,8 @@ class Keychain(KeyringBackend):
     def set_password(self, service: str, username: str, password: str) -> None:
         if self.is_locked:
             raise keyring.errors.KeyringLocked("locked")
+        if len(password) > self.most_characters:
+            raise WindowsError1783("CredWrite", "The stub received bad data")
         self.kept[service, username] = password
 
     def get_password(self, service: str, username: str) -> str | None:
@@ -166,6 +176,39 @@ def test_with_a_keychain_the_file_holds_no_secret(tmp_path: Path, keychain: Keyc
     assert LoginStore(tmp_path, remote(URL)).load() == store.load()  # also when the config says `file` again
     store.delete()
     assert keychain.kept == {}
+
+
+def test_the_keychain_of_windows_keeps_a_long_token_in_parts(tmp_path: Path, keychain: Keychain) -> None:
+    keychain.most_characters = 1280
+    name = "a login"
+    for secret in ("x" * 5000, "y" * 3000, "short", "z" * 1201):
+        write(name, secret, platform="win32")
+        assert read(name) == secret
+        assert len(keychain.kept) == (1 if len(secret) <= 1200 else 1 + -(-len(secret) // 1200))
+    delete(name)
+    assert keychain.kept == {}
+
+
+def test_a_secret_whose_parts_are_replaced_while_it_is_read_is_read_again(keychain: Keychain) -> None:
+    write("a login", "x" * 3000, platform="win32")
+    reads: list[str] = []
+
+    def get_password(service: str, username: str) -> str | None:
+        if len(reads) == 2:  # after the head and one part
+            keychain.get_password = original  # type: ignore[method-assign]
+            write("a login", "y" * 3000, platform="win32")
+        reads.append(username)
+        return original(service, username)
+
+    original = keychain.get_password
+    keychain.get_password = get_password  # type: ignore[method-assign]
+    assert read("a login") == "y" * 3000
+
+
+def test_an_error_of_windows_keychain_is_one_of_the_system(keychain: Keychain) -> None:
+    keychain.most_characters = 10
+    with pytest.raises(OSError, match="bad data"):
+        write("a login", "x" * 100, platform="win32")
 
 
 def test_a_keychain_that_does_not_open_is_an_error(tmp_path: Path, keychain: Keychain) -> None:

@@ -111,7 +111,7 @@ def test_two_commands_cannot_be_the_same_tool() -> None:
 def test_what_is_no_json_is_no_pack(tmp_path: Path) -> None:
     file = tmp_path / "pack.json"
     for text in ("", "{", "[]", '"x"', "[" * 100_000):
-        file.write_text(text)
+        file.write_text(text, encoding="utf-8")
         with pytest.raises(library.BadPack):
             library.read_file(file)
 
@@ -125,7 +125,7 @@ def test_the_schema_for_editors_accepts_what_is_read_and_no_unknown_field() -> N
 
 
 def test_the_pack_in_the_documents_is_one() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "command-line-programs.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "command-line-programs.md").read_text(encoding="utf-8")
     (text,) = re.findall(r'^```json\n(\{\n  "name".*?)^```', page, re.MULTILINE | re.DOTALL)
 
     (count,) = library.decode(text.encode()).commands

@@ -40,6 +40,53 @@ _dynamic_mcp_completion() {
 complete -o nosort -F _dynamic_mcp_completion dynamic-mcp
 """
 
+# The words are passed in single quotes of POSIX, as the program reads them, and a reply is quoted so that PowerShell
+# takes it as text. Without a reply PowerShell completes the names of files.
+_POWERSHELL = r"""
+Register-ArgumentCompleter -Native -CommandName dynamic-mcp -ScriptBlock {
+    param($wordToComplete, $commandAst, $cursorPosition)
+    $words = @()
+    foreach ($element in $commandAst.CommandElements) {
+        if ($element.Extent.StartOffset -ge $cursorPosition) { break }
+        if ($element -is [System.Management.Automation.Language.StringConstantExpressionAst]) {
+            $words += $element.Value
+        } else {
+            $words += $element.Extent.Text
+        }
+    }
+    if ($wordToComplete -eq '') { $words += '' }
+    $variables = @{
+        _DYNAMIC_MCP_COMPLETE = 'bash_complete'
+        COMP_WORDS = ($words | ForEach-Object { "'" + $_.Replace("'", "'\''") + "'" }) -join ' '
+        COMP_CWORD = $words.Count - 1
+        PYTHONIOENCODING = 'utf-8'
+    }
+    $before = @{}
+    foreach ($name in $variables.Keys) { $before[$name] = [Environment]::GetEnvironmentVariable($name) }
+    $encoding = [Console]::OutputEncoding
+    try {
+        [Console]::OutputEncoding = New-Object System.Text.UTF8Encoding $false
+        foreach ($name in $variables.Keys) { Set-Item "Env:$name" $variables[$name] }
+        $replies = @(& dynamic-mcp 2>$null)
+    } finally {
+        [Console]::OutputEncoding = $encoding
+        foreach ($name in $before.Keys) {
+            if ($null -eq $before[$name]) { Remove-Item "Env:$name" } else { Set-Item "Env:$name" $before[$name] }
+        }
+    }
+    foreach ($reply in $replies) {
+        $type, $value = $reply -split ',', 2
+        if ($type -ne 'plain' -or -not $value) { continue }
+        $text = $value
+        if ($value -cnotmatch '\A[A-Za-z0-9_-][A-Za-z0-9_=./:-]*\z') {
+            $quoting = [System.Management.Automation.Language.CodeGeneration]
+            $text = "'" + $quoting::EscapeSingleQuotedStringContent($value) + "'"
+        }
+        [System.Management.Automation.CompletionResult]::new($text, $value, 'ParameterValue', $value)
+    }
+}
+"""
+
 # no space after `key=`, since its value follows
 _ZSH = (
     (
@@ -52,8 +99,11 @@ _ZSH = (
 )
 
 
+_OWN = {"bash": _BASH, "powershell": _POWERSHELL}
+
+
 @click.command(short_help="Print a completion script for a shell.")
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish", "powershell"]))
 def command(shell: str) -> None:
     """Print a completion script for a SHELL. Load it when the shell starts:
 
@@ -61,9 +111,10 @@ def command(shell: str) -> None:
     bash: eval "$(dynamic-mcp completions bash)"        in ~/.bashrc
     zsh:  eval "$(dynamic-mcp completions zsh)"         in ~/.zshrc, after compinit
     fish: dynamic-mcp completions fish | source         in ~/.config/fish/config.fish
+    PowerShell: dynamic-mcp completions powershell | Out-String | Invoke-Expression         in $PROFILE
     """
-    if shell == "bash":
-        click.echo(_BASH)
+    if shell in _OWN:
+        click.echo(_OWN[shell])
         return
     from click.shell_completion import get_completion_class
 

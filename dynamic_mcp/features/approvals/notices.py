@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from pathlib import Path
 
 from dynamic_mcp.features.approvals.config import Approval
 from dynamic_mcp.features.approvals.store import QueuedApproval, to_json
@@ -119,10 +120,13 @@ def find_desktop_command(text: str, environment: Mapping[str, str], platform: st
     """Return the command that shows a text on the desktop; empty if there is no desktop, or no such program."""
     if environment.get("SSH_CONNECTION") or environment.get("CI"):
         return ()
-    name = {"darwin": "osascript", "win32": "powershell"}.get(platform, "notify-send")
-    if name == "notify-send" and not (environment.get("DISPLAY") or environment.get("WAYLAND_DISPLAY")):
+    name = "osascript" if platform == "darwin" else "notify-send"
+    has_display = platform in ("darwin", "win32") or environment.get("DISPLAY") or environment.get("WAYLAND_DISPLAY")
+    if not has_display:
         return ()
-    program = shutil.which(name, path=environment.get("PATH"))
+    program = (
+        _find_powershell(environment) if platform == "win32" else shutil.which(name, path=environment.get("PATH"))
+    )
     if program is None:
         return ()
     match platform:
@@ -134,6 +138,13 @@ def find_desktop_command(text: str, environment: Mapping[str, str], platform: st
             # it reads backslashes as escapes, and notification servers read the text as markup
             body = html.escape(text).replace("\\", "\\\\")
             return (program, "--app-name=dynamic-mcp", "--", _TITLE, body)
+
+
+def _find_powershell(environment: Mapping[str, str]) -> str | None:
+    """Return the PowerShell of Windows itself: a search would begin in the current directory."""
+    root = environment.get("SYSTEMROOT") or environment.get("SystemRoot") or r"C:\Windows"
+    program = Path(root, "System32", "WindowsPowerShell", "v1.0", "powershell.exe")
+    return str(program) if program.is_file() else None
 
 
 def _describe(pending: QueuedApproval) -> str:

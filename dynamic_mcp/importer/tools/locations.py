@@ -26,14 +26,32 @@ def find_files(adapter: Adapter, machine: Machine, scopes: Collection[ToolScope]
 def list_candidates(
     adapter: Adapter, machine: Machine, scopes: Collection[ToolScope]
 ) -> list[tuple[FileLocation, Path]]:
-    """Return the files that a tool would read if they existed, except those with globs in their names."""
+    """Return the files that a tool would read if they existed, except those with globs in their names.
+
+    Where a package of the tool is installed, its file is the only one that counts.
+    """
     candidates = [
         (place, file)
         for place in adapter.places
         if place.scope in scopes and machine.platform in place.systems
-        if (file := resolve_path(place.path, machine)) is not None and "*" not in str(file)
+        for file in _list_candidates(place, machine)
     ]
+    candidates = [each for each in candidates if each[0].packaged] or candidates
     return list({file: (place, file) for place, file in reversed(candidates)}.values())[::-1]
+
+
+def _list_candidates(place: FileLocation, machine: Machine) -> list[Path]:
+    path = resolve_path(place.path, machine)
+    if path is None or ("*" in str(path) and not place.packaged):
+        return []
+    return _list_in_packages(path) if place.packaged else [path]
+
+
+def _list_in_packages(pattern: Path) -> list[Path]:
+    """Return the file of each package that is installed; the directory of the package has a glob in its name."""
+    package = next(i for i, part in enumerate(pattern.parts) if "*" in part)
+    folders = _glob(Path(*pattern.parts[: package + 1]))
+    return [folder.joinpath(*pattern.parts[package + 1 :]) for folder in folders]
 
 
 def resolve_path(template: str, machine: Machine) -> Path | None:

@@ -84,11 +84,12 @@ TOOLS = (
         aliases=("claudedesktop",),
         places=(
             *user("~/.config/Claude/claude_desktop_config.json", systems=("linux",)),
-            *user("{appdata}/Claude/claude_desktop_config.json"),
             *user(
                 "{localappdata}/Packages/Claude_*/LocalCache/Roaming/Claude/claude_desktop_config.json",
                 systems=("win32",),
+                packaged=True,
             ),
+            *user("{appdata}/Claude/claude_desktop_config.json"),
         ),
         inherits="safe",
         quirk="claude-desktop",

@@ -74,12 +74,24 @@ async def test_the_desktop_shows_who_wants_what_as_plain_text(tmp_path: Path) ->
 
 
 def test_scripts_have_no_foreign_text_in_them(tmp_path: Path) -> None:
-    for platform, name in (("darwin", "osascript"), ("win32", "powershell")):
-        make_program(tmp_path, name)
-        argv = find_desktop_command("By $(evil)", {"PATH": str(tmp_path / "bin")}, platform)
+    make_program(tmp_path, "osascript")
+    powershell = tmp_path / "System32" / "WindowsPowerShell" / "v1.0" / "powershell.exe"
+    powershell.parent.mkdir(parents=True)
+    powershell.touch()
+    for platform in ("darwin", "win32"):
+        variables = {"PATH": str(tmp_path / "bin"), "SYSTEMROOT": str(tmp_path)}
+        argv = find_desktop_command("By $(evil)", variables, platform)
         scripts = [word for option, word in pairwise(argv) if option in ("-e", "-Command")]
         assert scripts
         assert "evil" not in "".join(scripts)
+
+
+def test_a_powershell_of_the_current_directory_or_the_path_is_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_program(tmp_path, "powershell.exe")
+    monkeypatch.chdir(tmp_path / "bin")
+    assert find_desktop_command("x", {"PATH": str(tmp_path / "bin"), "SystemRoot": str(tmp_path)}, "win32") == ()
 
 
 @pytest.mark.parametrize("changes", [{}, {"DISPLAY": ":0", "CI": "1"}, {"DISPLAY": ":0", "PATH": "/no"}])
