@@ -15,13 +15,11 @@ def main() -> None:
 
 
 def _run() -> int:
-    left = None
-    if sys.platform != "win32":
-        from dynamic_mcp.face import window
+    from dynamic_mcp.face import window
 
-        left = shim = window.find(sys.argv[1:])
-        if shim is not None and (code := shim.run()) is not None:
-            return code
+    left = shim = window.find(sys.argv[1:])
+    if shim is not None and (code := shim.run()) is not None:
+        return code
     from dynamic_mcp.cli.main import run
 
     return run(sys.argv[1:], left)

@@ -6,7 +6,6 @@ Either way a command is a regular client of a proxy.
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
@@ -25,7 +24,7 @@ async def open_client(context: Invocation, config: Config, *, may_ask: bool = Fa
     """
     may_ask = may_ask and context.out.may_ask
     daemon = None
-    if not (context.is_alone or sys.platform == "win32"):
+    if not context.is_alone:
         from dynamic_mcp.cli import daemon_client
 
         daemon = await daemon_client.find_daemon(context, config, may_ask=may_ask)

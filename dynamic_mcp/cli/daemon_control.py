@@ -17,6 +17,8 @@ from dynamic_mcp.config.location import identify
 from dynamic_mcp.errors import DaemonError
 from dynamic_mcp.face import frames
 
+if sys.platform == "win32":
+    from dynamic_mcp.system import named_pipe
 if TYPE_CHECKING:
     from dynamic_mcp.system.private_socket import Socket
 
@@ -98,24 +100,21 @@ def stop_running(config: str) -> bool:
     return True
 
 
-def require_daemons(platform: str = sys.platform) -> None:
-    """Raise DaemonError on a platform without daemons."""
-    if platform == "win32":
-        raise DaemonError("there is no daemon on Windows", hint="each client has servers of its own there")
-
-
 def _wait_for_exit(process: int) -> None:
     """Wait for the exit of a process that has closed its connections."""
-    try:
-        pidfd = os.pidfd_open(process)
-    except (AttributeError, OSError):  # another system or an old kernel, or the process has exited
-        _poll_for_exit(process)
-        return
-    # not by polling the id: init of a container may reap the process late or never
-    try:
-        select.select([pidfd], [], [], _EXIT_WITHIN_S)
-    finally:
-        os.close(pidfd)
+    if sys.platform == "win32":
+        named_pipe.wait_for_exit(process, _EXIT_WITHIN_S)
+    else:
+        try:
+            pidfd = os.pidfd_open(process)
+        except (AttributeError, OSError):  # another system or an old kernel, or the process has exited
+            _poll_for_exit(process)
+            return
+        # not by polling the id: init of a container may reap the process late or never
+        try:
+            select.select([pidfd], [], [], _EXIT_WITHIN_S)
+        finally:
+            os.close(pidfd)
 
 
 def _poll_for_exit(process: int) -> None:
@@ -145,13 +144,15 @@ def _kill(process: int | None, config: str) -> None:
     if process is None:
         why = f"the daemon of `{config}` has not stopped within {_STOP_WITHIN_S:g} s"
         raise DaemonError(why, hint="`dynamic-mcp status` shows its process id")
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(process, signal.SIGKILL)
+    if sys.platform == "win32":
+        named_pipe.end_process(process)
+    else:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
 
 
 def _find(config: str) -> Socket | None:
-    """Return a connection to the daemon of a config; None if none runs. Raises DaemonError on Windows."""
-    require_daemons()
+    """Return a connection to the daemon of a config; None if none runs."""
     from dynamic_mcp.face import window
 
     return window.find_daemon(config)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
+from codecs import BOM_UTF16_LE
 from collections.abc import Mapping
 from pathlib import Path
 
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.own_program import find_own_program
-from dynamic_mcp.cli.service_managers import Launchd, ServiceManager, Systemd
+from dynamic_mcp.cli.service_managers import Launchd, ServiceManager, Systemd, TaskScheduler
 from dynamic_mcp.config.location import identify
-from dynamic_mcp.errors import ConfigError, DynamicMcpError
+from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.importer.formats import files
 from dynamic_mcp.system.shell import quote
+
+if sys.platform == "win32":
+    from dynamic_mcp.system import named_pipe
 
 # A service starts with few variables, and must find the same directories as the AI tools.
 _DIRECTORIES = ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME")
@@ -24,6 +28,8 @@ def install_service(context: Invocation, *, is_printing: bool) -> int:
     config = _config_path(context)
     manager = _find_manager(config)
     program, caveat = find_own_program()
+    if sys.platform == "win32":
+        program = _without_console(program)
     # not the `linger` of the config: this daemon ends with the login session
     command = [*program, "daemon", "run", "--replace", "--linger", "never", "-c", str(config)]
     content = manager.format_file(command, _list_directories(os.environ))
@@ -51,8 +57,8 @@ def install_service(context: Invocation, *, is_printing: bool) -> int:
 
 def find_service(config: Path, platform: str = sys.platform) -> ServiceManager | None:
     """Return the service manager for a config, by its absolute path; None if no service is installed."""
-    manager = None if platform == "win32" else _find_manager(config, platform)
-    return manager if manager is not None and files.read_bytes(manager.file) is not None else None
+    manager = _find_manager(config, platform)
+    return manager if files.read_bytes(manager.file) is not None else None
 
 
 def uninstall_service(context: Invocation, *, is_printing: bool = False) -> int:
@@ -60,7 +66,9 @@ def uninstall_service(context: Invocation, *, is_printing: bool = False) -> int:
     manager = _find_manager(_config_path(context))
     is_there = files.read_bytes(manager.file) is not None
     if is_printing:
-        for command in [manager.removal, ["rm", str(manager.file)]] if is_there else ():
+        for command in (
+            [manager.removal, ["del" if sys.platform == "win32" else "rm", str(manager.file)]] if is_there else ()
+        ):
             context.out.print_text(quote(*command))
         return 0
     if not is_there:
@@ -77,12 +85,16 @@ def uninstall_service(context: Invocation, *, is_printing: bool = False) -> int:
 
 
 def _find_manager(config: Path, platform: str = sys.platform) -> ServiceManager:
-    """Return the service manager of this machine. Raises DynamicMcpError if it has none."""
-    if platform == "win32":
-        raise DynamicMcpError("there is no daemon on Windows; each AI tool runs its own servers there")
-    if platform == "darwin":
-        return Launchd(config, os.environ, os.getuid())
-    return Systemd(config, os.environ)
+    """Return the service manager of this machine."""
+    if sys.platform == "win32":
+        return TaskScheduler(config, os.environ, named_pipe.own_user())
+    return Launchd(config, os.environ, os.getuid()) if platform == "darwin" else Systemd(config, os.environ)
+
+
+def _without_console(program: list[str]) -> list[str]:
+    """Return the program so that the Task Scheduler opens no window for it."""
+    windowless = Path(sys.executable).with_name("pythonw.exe")
+    return [str(windowless), "-P", "-m", "dynamic_mcp"] if windowless.is_file() else program
 
 
 def _list_directories(environment: Mapping[str, str]) -> dict[str, str]:
@@ -107,7 +119,8 @@ def _require_config(context: Invocation, config: Path) -> None:
 
 
 def _print(context: Invocation, manager: ServiceManager, content: bytes) -> None:
-    text = content.decode(errors="surrogateescape")
+    encoding = "utf-16" if content.startswith(BOM_UTF16_LE) else "utf-8"
+    text = content.decode(encoding, errors="surrogatepass" if encoding == "utf-16" else "surrogateescape")
     if context.out.is_json_requested:
         context.out.print_json({"service": manager.name, "file": str(manager.file), "content": text})
     else:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
@@ -154,7 +153,7 @@ async def _examine_daemon(
     make_check: Callable[[], CheckCatalog],
     progress: Progress,
 ) -> tuple[list[Finding], list[ServerReport]]:
-    if context.is_alone or sys.platform == "win32":
+    if context.is_alone:
         return [], []
     from dynamic_mcp.cli.daemon_client import DaemonGroup, find_daemon
 

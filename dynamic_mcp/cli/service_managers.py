@@ -1,18 +1,22 @@
-"""The service managers of Linux and macOS, controlled through their commands."""
+"""The service managers of Linux, macOS and Windows, controlled through their commands."""
 
 from __future__ import annotations
 
 import hashlib
 import plistlib
 import subprocess
+import sys
 import time
+from codecs import BOM_UTF16_LE
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
+from xml.sax.saxutils import escape
 
 from dynamic_mcp import __version__
 from dynamic_mcp.errors import DynamicMcpError
+from dynamic_mcp.system.paths import state_dir
 from dynamic_mcp.system.shell import quote
 from dynamic_mcp.system.text import replace_unprintable
 
@@ -45,6 +49,48 @@ LimitCORE=0
 [Install]
 WantedBy=default.target
 """
+# The schema of tasks is that of MS-TSCH, section 2.5. Without these settings, a task has a low priority, ends after
+# three days, and does not start on batteries.
+_TASK = """\
+<?xml version="1.0" encoding="UTF-16"?>
+<!-- {origin} -->
+<Task version="1.2" xmlns="http://schemas.microsoft.com/windows/2004/02/mit/task">
+  <RegistrationInfo>
+    <Description>dynamic-mcp for "{description}"</Description>
+  </RegistrationInfo>
+  <Triggers>
+    <LogonTrigger>
+      <UserId>{user}</UserId>
+    </LogonTrigger>
+  </Triggers>
+  <Principals>
+    <Principal id="user">
+      <UserId>{user}</UserId>
+      <LogonType>InteractiveToken</LogonType>
+      <RunLevel>LeastPrivilege</RunLevel>
+    </Principal>
+  </Principals>
+  <Settings>
+    <MultipleInstancesPolicy>IgnoreNew</MultipleInstancesPolicy>
+    <DisallowStartIfOnBatteries>false</DisallowStartIfOnBatteries>
+    <StopIfGoingOnBatteries>false</StopIfGoingOnBatteries>
+    <ExecutionTimeLimit>PT0S</ExecutionTimeLimit>
+    <Priority>5</Priority>
+    <RestartOnFailure>
+      <Interval>PT1M</Interval>
+      <Count>3</Count>
+    </RestartOnFailure>
+  </Settings>
+  <Actions Context="user">
+    <Exec>
+      <Command>{program}</Command>
+      <Arguments>{arguments}</Arguments>
+    </Exec>
+  </Actions>
+</Task>
+"""
+# SCHED_S_TASK_RUNNING, the last result of a task that runs; words for its state are in the language of the system.
+_TASK_IS_RUNNING = "267009"
 
 
 # A stop waits for the daemon.
@@ -218,6 +264,63 @@ class Launchd:
         return f"{self._domain}/{self.name}"
 
 
+@dataclass(frozen=True)
+class TaskScheduler:
+    """The Task Scheduler of Windows, for a `user` by their security identifier."""
+
+    config: Path
+    environment: Mapping[str, str] = field(repr=False)
+    user: str
+
+    @property
+    def name(self) -> str:
+        return f"dynamic-mcp-{_hash(self.config)}"
+
+    @property
+    def file(self) -> Path:
+        """The definition, of which the Task Scheduler keeps a copy."""
+        return state_dir() / "tasks" / f"{self.name}.xml"
+
+    @property
+    def removal(self) -> list[str]:
+        return ["schtasks", "/delete", "/f", "/tn", self.name]
+
+    def format_file(self, command: Sequence[str], variables: Mapping[str, str]) -> bytes:
+        return task_bytes(command, self.config, self.user)
+
+    def check(self) -> None:
+        """Raise DynamicMcpError if the Task Scheduler cannot be reached."""
+        self._do("/query", "/fo", "csv", "/nh")
+
+    def is_running(self) -> bool:
+        result = _run(["schtasks", "/query", "/v", "/fo", "csv", "/nh", "/tn", self.name], self.environment)
+        return result.returncode == 0 and _TASK_IS_RUNNING in result.stdout
+
+    def start(self) -> None:
+        self._end()
+        self._do("/create", "/f", "/tn", self.name, "/xml", str(self.file))
+        self._do("/run", "/tn", self.name)
+
+    def stop(self) -> None:
+        self._end()
+        _require(self.removal, self.environment, hint=self._hint)
+
+    def forget_file(self) -> None:
+        """Do nothing: the Task Scheduler reads it once."""
+
+    def _end(self) -> None:
+        """End the daemon, which the Task Scheduler would only kill, and then what is left of the task."""
+        _run([sys.executable, "-P", "-m", "dynamic_mcp", "daemon", "stop", "-c", str(self.config)], self.environment)
+        _run(["schtasks", "/end", "/tn", self.name], self.environment)  # fails if it does not run
+
+    def _do(self, *words: str) -> None:
+        _require(["schtasks", *words], self.environment, hint=self._hint)
+
+    @property
+    def _hint(self) -> str:
+        return f"`schtasks /query /v /fo list /tn {self.name}` says more"
+
+
 def _require(command: list[str], environment: Mapping[str, str], *, hint: str) -> None:
     result = _run(command, environment)
     if result.returncode != 0:
@@ -296,6 +399,19 @@ def job_bytes(command: Sequence[str], config: Path, environment: Mapping[str, st
             hint="rename what has control characters in its name",
         ) from exc
     return plain.replace(b"<dict>", f"<!-- {_ORIGIN} -->\n<dict>".encode(), 1)
+
+
+def task_bytes(command: Sequence[str], config: Path, user: str) -> bytes:
+    """Return a task that runs `command`, a full path and its arguments, when this user logs on."""
+    program, *arguments = command
+    text = _TASK.format(
+        origin=_ORIGIN,
+        description=escape(replace_unprintable(str(config))),
+        user=escape(user),
+        program=escape(program),
+        arguments=escape(quote(*arguments, platform="win32")),
+    )
+    return BOM_UTF16_LE + text.encode("utf-16-le", "surrogatepass")
 
 
 def _exec_words(command: Sequence[str]) -> Iterator[str]:

@@ -180,7 +180,7 @@ def serve_http(
 def _serve_http_as_daemon(configs: ConfigState, serving_log: ServingLog, overrides: HttpOverrides) -> bool:
     """Serve over HTTP as the daemon of the config; return False if it has none, or if one runs already."""
     config = configs.base
-    if config.daemon is None or sys.platform == "win32":
+    if config.daemon is None:
         return False
     from dynamic_mcp.host import daemon
 
@@ -214,11 +214,6 @@ def _find_or_start_daemon(
     """Return the shim of this window if the config has a daemon; None if the window serves alone."""
     if config.daemon is None:
         return None
-    if sys.platform == "win32":
-        log.warning(
-            "%s: `settings.daemon` is not supported on Windows: each client has servers of its own", config.file
-        )
-        return None
     from dynamic_mcp.face import window
 
     file = identify(config.file)
@@ -234,8 +229,6 @@ def _find_or_start_daemon(
 
 def _take_over(config: Config, *, only: str | None, profile: str | None) -> Shim | None:
     """Return the shim of a window that was restarted by an upgrade and has no daemon any more."""
-    if sys.platform == "win32":
-        return None
     from dynamic_mcp.face import window
 
     if not window.was_upgraded():
@@ -245,9 +238,6 @@ def _take_over(config: Config, *, only: str | None, profile: str | None) -> Shim
 
 def _place_socket(config: Config, socket: Path | None) -> Path:
     """Return the path for the socket of a config's daemon. Raises DaemonError."""
-    from dynamic_mcp.cli.daemon_control import require_daemons
-
-    require_daemons()
     from dynamic_mcp.face import window
     from dynamic_mcp.system import private_socket
 

@@ -67,7 +67,7 @@ class _SetupPrompt:
 def set_up(context: Invocation, *, yes: bool, daemon: bool | None = None, platform: str = sys.platform) -> int:
     """Set up a config and the tools; return the exit code. Raises InvalidArguments without a terminal.
 
-    With `daemon` None, the user decides whether one daemon runs the servers, except on Windows, which has none.
+    With `daemon` None, the user decides whether one daemon runs the servers.
     """
     if not yes and not (sys.stdin.isatty() and context.out.is_terminal):
         raise InvalidArguments(
@@ -88,7 +88,7 @@ def set_up(context: Invocation, *, yes: bool, daemon: bool | None = None, platfo
         import_flow.show_warnings(context.out, planned.plan)
         context.out.say("These AI tools have no servers yet.")
         return _add_by_hand(context, file, may_ask=not yes, daemon=daemon)
-    setup = _decide_on_daemon(_decide(context, planned, prompt), prompt, choice=daemon, may_ask=platform != "win32")
+    setup = _decide_on_daemon(_decide(context, planned, prompt), prompt, choice=daemon)
     if not setup.has_changes:
         context.out.say("Everything is set up already; nothing was changed.")
         return 0
@@ -147,11 +147,11 @@ def _decide_on_local_servers(tool: ToolSettings, prompt: _SetupPrompt) -> ToolSe
     return tool.without_local_servers()
 
 
-def _decide_on_daemon(setup: Setup, prompt: _SetupPrompt, *, choice: bool | None, may_ask: bool) -> Setup:
+def _decide_on_daemon(setup: Setup, prompt: _SetupPrompt, *, choice: bool | None) -> Setup:
     """Decide whether one daemon runs the servers, unless the config says so already."""
     if not setup.has_config:
         return setup
-    if choice is None and setup.daemon is None and may_ask:
+    if choice is None and setup.daemon is None:
         choice = prompt.share_servers(is_default=len(setup.tools) > 1)
     return setup if choice is None else setup.with_daemon(is_on=choice)
 

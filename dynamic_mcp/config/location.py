@@ -1,11 +1,12 @@
 """Locates the config and its profile. One rule for serving, for every command, and for a bare window.
 
-Imports only `os`, because a window starts with this.
+Imports only builtins, because a window starts with this.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 
 # As in `typing`, which takes longer to load than this whole module.
 TYPE_CHECKING = False
@@ -65,6 +66,13 @@ def working_directory() -> str:
         return os.getcwd()  # noqa: PTH109
     except OSError:
         return "/"
+
+
+def encoded_environment() -> dict[bytes, bytes]:
+    """Return the environment as bytes."""
+    if sys.platform == "win32":
+        return {os.fsencode(name): os.fsencode(value) for name, value in os.environ.items()}
+    return dict(os.environb)
 
 
 def resolve_home(text: str, environment: Mapping[str, str]) -> str:

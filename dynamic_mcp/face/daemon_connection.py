@@ -10,16 +10,23 @@ import contextlib
 import itertools
 import os
 import socket
+import sys
 from collections.abc import Callable, Iterator
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from dynamic_mcp import __version__
-from dynamic_mcp.config.location import working_directory
+from dynamic_mcp.config.location import encoded_environment, working_directory
 from dynamic_mcp.errors import DaemonError, DynamicMcpError, Interrupted
 from dynamic_mcp.face import frames
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.system.private_socket import Socket
+
+if sys.platform == "win32":
+    from asyncio.windows_utils import PipeHandle
+
+    from dynamic_mcp.face.pipe_listener import attach
+if TYPE_CHECKING:
+    from dynamic_mcp.system.private_socket import Socket
 
 # How long the last writes may take.
 _CLOSE_WITHIN_S = 0.5
@@ -44,14 +51,18 @@ class DaemonConnection(asyncio.Protocol):
 
         Raises OSError, and DynamicMcpError if the daemon does not serve this command.
         """
-        daemon = socket.socket(fileno=connection.detach())
-        daemon.setblocking(False)  # noqa: FBT003 - takes no keyword
-        try:
-            self.path = os.fsdecode(daemon.getpeername())
-        except OSError:  # already disconnected
-            daemon.close()
-            raise
-        await asyncio.get_running_loop().create_unix_connection(lambda: self, sock=daemon)
+        if sys.platform == "win32":
+            self.path = connection.getpeername()
+            attach(PipeHandle(connection.detach()), self)
+        else:
+            daemon = socket.socket(fileno=connection.detach())
+            daemon.setblocking(False)  # noqa: FBT003 - takes no keyword
+            try:
+                self.path = os.fsdecode(daemon.getpeername())
+            except OSError:  # already disconnected
+                daemon.close()
+                raise
+            await asyncio.get_running_loop().create_unix_connection(lambda: self, sock=daemon)
         self._write(_hello(config, profile))
         await self._welcomed.wait()
         if not self._is_open():
@@ -93,7 +104,8 @@ class DaemonConnection(asyncio.Protocol):
         if self._transport is None:
             return
         if self._is_open():
-            self._transport.write_eof()
+            # a pipe has no end of one direction
+            self._transport.write_eof() if self._transport.can_write_eof() else self._transport.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_WITHIN_S):
                 await self._closed.wait()
@@ -170,6 +182,6 @@ def _hello(config: str, profile: str | None) -> bytes:
         os.fsencode(config),
         version=__version__.encode(),
         directory=os.fsencode(working_directory()),
-        environment=frames.pack_pairs(dict(os.environb)),
+        environment=frames.pack_pairs(encoded_environment()),
         profile=os.fsencode(profile or ""),
     )

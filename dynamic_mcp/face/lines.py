@@ -63,7 +63,8 @@ class LineFace:
         if streams.continuation is not None and streams.continuation.generation:
             from dynamic_mcp.session.continuation import Resumption
 
-            self.sink.write(streams.continuation.unwritten)
+            if streams.continuation.unwritten:
+                self.sink.write(streams.continuation.unwritten)
             await Resumption(self.session, self.sink.write).resume(streams.continuation, self._reply)
             self._receive(streams.continuation.unread)
         self._source = await open_source(streams.stdin, self._receive, self._input_ended)

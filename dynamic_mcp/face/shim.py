@@ -9,13 +9,20 @@ from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # `signal` takes as long to load as all of this
 import os
-import select
+import sys
 import time
 
 from dynamic_mcp import __version__
-from dynamic_mcp.config.location import working_directory
+from dynamic_mcp.config.location import encoded_environment, working_directory
 from dynamic_mcp.face import frames
 from dynamic_mcp.face.backlog import Backlog
+
+if sys.platform == "win32":
+    from dynamic_mcp.face import window_streams as streams
+    from dynamic_mcp.face.window_streams import read, write
+else:
+    import select as streams
+    from os import read, write
 
 # As in `typing`, which takes longer to load than all of this.
 TYPE_CHECKING = False
@@ -40,7 +47,7 @@ _RECOVER_WITHIN_S = 5.0
 # From the end of input to the end of a window whose client does not read its answers.
 _END_WITHIN_S = 5.0
 
-_GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
+_GONE = streams.POLLERR | streams.POLLHUP | streams.POLLNVAL
 
 # The states of a window. They are no Enum, which takes longer to load than all of this.
 LOOKING = "looking for a daemon"
@@ -96,7 +103,7 @@ class Shim:
         self._restart = restart
         self._first = connection
         self._socket: Socket | None = None
-        self._poll = select.poll()
+        self._poll = streams.poll()
         self._received = bytearray()
         self._to_daemon = b""
         self._to_client = bytearray()
@@ -121,9 +128,10 @@ class Shim:
         """
         for number in (_signal.SIGTERM, _signal.SIGINT):
             _signal.signal(number, _end)
-        _signal.signal(_signal.SIGHUP, _ignore)
-        for descriptor in (STDIN, STDOUT):
-            os.set_blocking(descriptor, False)
+        if sys.platform != "win32":
+            _signal.signal(_signal.SIGHUP, _ignore)
+            for descriptor in (STDIN, STDOUT):
+                os.set_blocking(descriptor, False)
         self._poll.register(STDOUT, 0)
         self._watch_input()
         if self._first is not None:
@@ -145,9 +153,17 @@ class Shim:
                 if self._state in _LAST:
                     break
         if self._state is not OVER:
-            return None
+            return self._leave()
         self._flush()
         return self._exit_code
+
+    def _leave(self) -> int | None:
+        """Leave the standard streams to the rest of this process; return the exit code if that is impossible."""
+        if sys.platform == "win32":
+            if not streams.flush(_FLUSH_WITHIN_MS):
+                return 1
+            streams.hand_over()
+        return None
 
     def _enter(self, state: str) -> None:
         assert state in TRANSITIONS[self._state], f"no transition from `{self._state}` to `{state}`"
@@ -200,7 +216,7 @@ class Shim:
 
     def _take_input(self) -> None:
         try:
-            data = os.read(STDIN, _CHUNK_BYTES)
+            data = read(STDIN, _CHUNK_BYTES)
         except BlockingIOError:
             return
         except OSError:
@@ -232,7 +248,7 @@ class Shim:
         """Read input while the daemon takes it."""
         if self._input is _PAUSED and not self._to_daemon:
             self._input = _READING
-            self._poll.register(STDIN, select.POLLIN)
+            self._poll.register(STDIN, streams.POLLIN)
         elif self._input is _READING and self._to_daemon:
             self._input = _PAUSED
             self._poll.unregister(STDIN)
@@ -266,12 +282,12 @@ class Shim:
         """Update what to poll for: while the client does not read, nothing is read from the daemon."""
         self._watch_input()
         if self._socket is not None:
-            reading = 0 if self._is_client_slow else select.POLLIN
+            reading = 0 if self._is_client_slow else streams.POLLIN
             if reading or self._to_daemon:
-                self._poll.register(self._socket, reading | (select.POLLOUT if self._to_daemon else 0))
+                self._poll.register(self._socket, reading | (streams.POLLOUT if self._to_daemon else 0))
             else:
                 self._unregister(self._socket)
-        self._poll.modify(STDOUT, select.POLLOUT if self._is_client_slow else 0)
+        self._poll.modify(STDOUT, streams.POLLOUT if self._is_client_slow else 0)
 
     def _unregister(self, connection: Socket) -> None:
         try:  # noqa: SIM105 - contextlib takes as long to load as all of this
@@ -413,7 +429,7 @@ class Shim:
             os.fsencode(self.config),
             version=__version__.encode(),
             directory=os.fsencode(working_directory()),
-            environment=frames.pack_pairs(dict(os.environb)),
+            environment=frames.pack_pairs(encoded_environment()),
             only=(self.only or "").encode(),
             profile=os.fsencode(self.profile or ""),
             generation=self.generation,
@@ -426,7 +442,7 @@ class Shim:
     def _give(self, data: bytes) -> None:
         """Write `data` to a client that has no unwritten bytes."""
         try:
-            written = os.write(STDOUT, data)
+            written = write(STDOUT, data)
         except BlockingIOError:
             written = 0
         except OSError:  # the client disconnected
@@ -439,7 +455,7 @@ class Shim:
     def _write_to_client(self) -> None:
         try:
             while self._to_client:
-                del self._to_client[: os.write(STDOUT, self._to_client)]
+                del self._to_client[: write(STDOUT, self._to_client)]
         except BlockingIOError:
             pass
         except OSError:  # the client disconnected
@@ -450,13 +466,15 @@ class Shim:
 
     def _flush(self) -> None:
         """Write the rest, unless the client does not read it in time."""
-        waiting = select.poll()
-        waiting.register(STDOUT, select.POLLOUT)
+        waiting = streams.poll()
+        waiting.register(STDOUT, streams.POLLOUT)
         try:
             while self._to_client and waiting.poll(_FLUSH_WITHIN_MS):
-                del self._to_client[: os.write(STDOUT, self._to_client)]
+                del self._to_client[: write(STDOUT, self._to_client)]
         except OSError:
             pass
+        if sys.platform == "win32":
+            streams.flush(_FLUSH_WITHIN_MS)
 
 
 def _print(message: bytes) -> None:

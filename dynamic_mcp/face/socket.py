@@ -20,7 +20,7 @@ from dynamic_mcp.mcp import lines
 from dynamic_mcp.session.client_connection import ClientConnection, ClientOrigin
 from dynamic_mcp.session.continuation import Continuation, Resumption, SessionJournal
 from dynamic_mcp.session.server import LineSession
-from dynamic_mcp.system.private_socket import peer_user
+from dynamic_mcp.system.private_socket import is_own_peer
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ class SocketFace(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's class has the methods, but is no subclass
         try:
-            is_own = peer_user(transport.get_extra_info("socket")) == os.getuid()
+            is_own = is_own_peer(transport.get_extra_info("socket"))
         except OSError:  # already disconnected
             self._transport.abort()
             return

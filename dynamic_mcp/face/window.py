@@ -16,6 +16,7 @@ from dynamic_mcp.system.installation import Installation
 # As in `typing`, which takes longer to load than all of this.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Sequence
 
     from dynamic_mcp.face.shim import Shim
@@ -28,6 +29,9 @@ _POLL_S = 0.02
 # How long an installer may take to replace this program before a window continues with the old version.
 _UPGRADE_WITHIN_S = 5.0
 _UPGRADE_POLL_S = 0.2
+
+# Of <winbase.h>, where `subprocess` has its own.
+_CREATE_NEW_PROCESS_GROUP, _CREATE_BREAKAWAY_FROM_JOB, _CREATE_NO_WINDOW = 0x200, 0x1000000, 0x8000000
 
 # Set to the process id of a restarted window.
 _RESTARTED = "DYNAMIC_MCP_RESTARTED"
@@ -51,8 +55,11 @@ def find(arguments: list[str]) -> Shim | None:
 
 
 def may_be_thinner() -> bool:
-    """Return whether this process, which has loaded the whole program, could be replaced by a thin shim."""
-    return _is_plain(split_profile(sys.argv[1:])[0]) and not _is_restarted
+    """Return whether this process, which has loaded the whole program, could be replaced by a thin shim.
+
+    Not on Windows, where no process can become another program.
+    """
+    return sys.platform != "win32" and _is_plain(split_profile(sys.argv[1:])[0]) and not _is_restarted
 
 
 def restart(arguments: Sequence[str] | None = None) -> None:
@@ -92,8 +99,11 @@ def was_upgraded() -> bool:
 
 
 def _restart_if_upgraded(shim: Shim, installation: Installation) -> None:
-    """Restart the program in the same process if its files were replaced, once it can be started."""
-    if not installation.has_changed():
+    """Restart the program in the same process if its files were replaced, once it can be started.
+
+    Not on Windows, where no process can become another program: an old window uses a new daemon there.
+    """
+    if sys.platform == "win32" or not installation.has_changed():
         return
     import tempfile
     import time
@@ -178,17 +188,18 @@ def _start(config: str, path: str, within_s: float) -> bool:
 
     It may have ended again when this returns.
     """
+    return (_start_on_windows if sys.platform == "win32" else _start_on_posix)(config, path, within_s)
+
+
+def _start_on_posix(config: str, path: str, within_s: float) -> bool:
     import select
     import subprocess
 
     ready, heard = os.pipe()
-    command = [sys.executable, "-P", "-m", "dynamic_mcp", "daemon", "run"]
-    options = ["--config", identify(config), "--socket", path, "--ready", str(heard)]
+    command = _daemon_command(config, path, ready=heard)
     detached = ["/bin/sh", "-c", '"$@" </dev/null >/dev/null 2>&1 &', "sh"]
     try:
-        subprocess.run(
-            [*detached, *command, *options], pass_fds=(heard,), cwd="/", start_new_session=True, check=True
-        )
+        subprocess.run([*detached, *command], pass_fds=(heard,), cwd="/", start_new_session=True, check=True)
     except subprocess.CalledProcessError:
         os.close(ready)
         return False
@@ -198,6 +209,42 @@ def _start(config: str, path: str, within_s: float) -> bool:
     has_listened = bool(readable) and os.read(ready, 1) != b""
     os.close(ready)
     return has_listened
+
+
+def _start_on_windows(config: str, path: str, within_s: float) -> bool:
+    import time
+
+    ends_at = time.monotonic() + within_s
+    process = _start_detached(_daemon_command(config, path, ready=-1))
+    while process.poll() is None and time.monotonic() < ends_at:
+        connection = private_socket.connect_to(path)
+        if connection is not None:
+            connection.close()
+            return True
+        time.sleep(_POLL_S)
+    return False
+
+
+def _start_detached(command: list[str]) -> subprocess.Popen[bytes]:
+    """Start a process of Windows outside the job of this one or, if the job forbids that, inside. Raises OSError."""
+    import subprocess
+
+    def start(flags: int) -> subprocess.Popen[bytes]:
+        quiet = subprocess.DEVNULL
+        # with an unseen console, since each of its servers would open a window if it had none
+        flags |= _CREATE_NO_WINDOW | _CREATE_NEW_PROCESS_GROUP
+        return subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet, cwd="/", creationflags=flags)
+
+    try:
+        return start(_CREATE_BREAKAWAY_FROM_JOB)
+    except PermissionError:
+        return start(0)
+
+
+def _daemon_command(config: str, path: str, *, ready: int) -> list[str]:
+    """Return the command of a daemon that writes to the descriptor `ready`, unless it is -1, when it listens."""
+    command = [sys.executable, "-P", "-m", "dynamic_mcp", "daemon", "run"]
+    return [*command, "--config", identify(config), "--socket", path, "--ready", str(ready)]
 
 
 def _is_plain(arguments: list[str]) -> bool:

@@ -49,8 +49,8 @@ _HAND_OVER_POLL_S = 0.2
 class DaemonOptions(Struct, frozen=True):
     """The command line's options for a daemon.
 
-    `ready` is a descriptor to write to when the daemon listens. `daemon`, if set, overrides the config's. With `http`
-    it serves HTTP, whatever the config says.
+    `ready` is a descriptor to write to when the daemon listens, or -1 if the window that has started it looks for it.
+    `daemon`, if set, overrides the config's. With `http` it serves HTTP, whatever the config says.
     """
 
     socket: Path
@@ -311,7 +311,7 @@ class Daemon:
 
 
 def _announce_readiness(descriptor: int | None) -> None:
-    if descriptor is not None:
+    if descriptor is not None and descriptor >= 0:
         with contextlib.suppress(OSError):
             os.write(descriptor, b"1")
         os.close(descriptor)

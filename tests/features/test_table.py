@@ -54,7 +54,11 @@ import pkgutil, dynamic_mcp
 from importlib import import_module
 for module in pkgutil.walk_packages(dynamic_mcp.__path__, "dynamic_mcp."):
     if not module.name.endswith("__main__"):
-        import_module(module.name)
+        try:
+            import_module(module.name)
+        except ImportError as exc:
+            if exc.name != "_winapi":  # Windows has it
+                raise
 """
 
 
