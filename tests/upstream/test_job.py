@@ -16,9 +16,9 @@ if os.name != "nt":
     pytest.skip("only Windows has job objects", allow_module_level=True)
 assert sys.platform == "win32"  # mypy passes over the rest elsewhere
 
-from dynamic_mcp.config.resolved import Program
-from dynamic_mcp.upstream.process.child import Process, explain_failure, kill_all, start, terminate_all
-from tests.program import BOUND_S
+from dynamic_mcp.config.resolved import Program  # noqa: E402
+from dynamic_mcp.upstream.process.child import Process, explain_failure, kill_all, start, terminate_all  # noqa: E402
+from tests.program import BOUND_S  # noqa: E402
 
 # Tells the pids of a child and of a detached grandchild with a process group of its own, and does not end with its
 # input.
@@ -41,7 +41,7 @@ time.sleep(600)
 # Starts the family as a proxy does, passes on what it tells, and hangs.
 PROXY = """
 import asyncio, os, sys
-from dynamic_mcp.config.resolved import Program
+from dynamic_mcp.config.resolved import Program  # noqa: E402
 from dynamic_mcp.upstream.process.child import start
 
 async def main():
