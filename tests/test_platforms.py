@@ -81,6 +81,7 @@ BRANCHES = {
     "system/pipes.py": 5,
     "system/prctl.py": 1,
     "system/private_socket.py": 1,
+    "upstream/cli/transport.py": 1,
     "upstream/process/child.py": 1,  # chooses between the next two
     "upstream/process/group.py": 1,  # cannot be imported on Windows, as the guardian and strays
     "upstream/process/guardian.py": 1,

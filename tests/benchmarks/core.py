@@ -44,8 +44,7 @@ def config(folder: Path, groups: int) -> str:
 def peers(folder: Path, groups: int) -> dict[str, tuple[list[str], Json]]:
     """Return how to start each peer, and how it is called."""
     file = config(folder, groups)
-    ours = str(Path(sys.executable).with_name("dynamic-mcp"))
-    found = {"dynamic-mcp": ([ours, file], through_group)}
+    found = {"dynamic-mcp": ([sys.executable, "-m", "dynamic_mcp", file], through_group)}
     if groups == 1:
         found["direct"] = (SERVER, plain)
         if fastmcp := shutil.which("fastmcp"):

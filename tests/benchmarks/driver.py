@@ -6,6 +6,7 @@ import json
 import os
 import select
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -111,7 +112,7 @@ class Peer:
     def resident_mib(self) -> float:
         """Return the resident memory of the process itself, without its children."""
         status = Path(f"/proc/{self._process.pid}/status")
-        if not status.exists():
+        if sys.platform == "win32" or not status.exists():
             return float("nan")
         row = next(line for line in status.read_text().splitlines() if line.startswith("VmRSS"))
         return int(row.split()[1]) / 1024
@@ -141,7 +142,8 @@ class Peer:
                 line, self._rest = self._rest[:end], self._rest[end + 1 :]
                 yield line
                 continue
-            if not select.select([self._stdout], [], [], _BOUND_S)[0]:
+            # Windows can only wait for sockets
+            if sys.platform != "win32" and not select.select([self._stdout], [], [], _BOUND_S)[0]:
                 raise TimeoutError("no answer")
             chunk = os.read(self._stdout, 1 << 20)
             if not chunk:

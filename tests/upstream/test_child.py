@@ -17,8 +17,18 @@ import pytest
 from dynamic_mcp.config.resolved import Program
 from dynamic_mcp.config.workspace import SERVER_MARK
 from dynamic_mcp.upstream.process.child import Process, start, terminate_all
-from dynamic_mcp.upstream.process.strays import Strays, adopt_orphans, no_server_mark, now_in_ticks, read_stat
 from tests.program import BOUND_S
+
+if sys.platform == "win32":
+    pytest.skip("process groups and signals; test_job.py is about Windows", allow_module_level=True)
+
+from dynamic_mcp.upstream.process.strays import (
+    Strays,
+    adopt_orphans,
+    no_server_mark,
+    now_in_ticks,
+    read_stat,
+)
 
 # Echoes its input, and ignores SIGTERM.
 STUBBORN = """

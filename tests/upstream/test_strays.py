@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from dynamic_mcp.upstream.process.strays import OrphanReaper
-
 if sys.platform != "linux":
     pytest.skip("only Linux has subreapers", allow_module_level=True)
+
+from dynamic_mcp.upstream.process.strays import OrphanReaper
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import shutil
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,19 +21,19 @@ from dynamic_mcp.mcp import lines, wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.observe.log_output import STDERR, group_logger
 from dynamic_mcp.packs.model import Command, Flag, Positional, tool_name
+from dynamic_mcp.system.programs import find_on_windows
 from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.system.text import one_line
 from dynamic_mcp.upstream.cli import argv
 from dynamic_mcp.upstream.cli.argv import BadArguments
 from dynamic_mcp.upstream.cli.run import CommandResult, clean, run
 from dynamic_mcp.upstream.mask import mask_of
+from dynamic_mcp.upstream.process.batch import is_batch
 from dynamic_mcp.upstream.process.child import explain_failure, suggest_remedy
 
 log = logging.getLogger(__name__)
 stderr_log = logging.getLogger(STDERR)
 
-# Windows runs these by its shell, which interprets their arguments.
-_SCRIPTS = (".bat", ".cmd")
 _VERSION = re.compile(r"\d+(?:\.\d+)+[\w.+-]*")
 _DEFAULT_TIMEOUT_S = 60.0
 _VERSION_WITHIN_S = 5.0
@@ -220,11 +221,17 @@ class CommandLineTransport:
     def _find_program(self) -> str:
         """Return the file of the program, never one from the directory of a call."""
         line = self._line
-        file = shutil.which(line.command, path=line.env.get("PATH", os.defpath))
+        if sys.platform == "win32":
+            try:
+                file: str | None = find_on_windows(line.command, line.env, cwd=line.cwd)
+            except FileNotFoundError as exc:
+                raise self._unreachable(exc) from exc
+        else:
+            file = shutil.which(line.command, path=line.env.get("PATH", os.defpath))
         if file is None or not Path(file).is_absolute():
             raise self._unreachable(FileNotFoundError())
-        if file.lower().endswith(_SCRIPTS):
-            raise Unreachable(self.group, f"`{file}` is a script of the Windows shell, which parses arguments again")
+        if is_batch(file):
+            raise Unreachable(self.group, f"`{file}` is a batch file, which may parse its arguments again")
         return file
 
     def _unreachable(self, exc: Exception) -> Unreachable:

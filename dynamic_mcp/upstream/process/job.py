@@ -64,7 +64,7 @@ class JobProcess:
         self.stdout: windows_utils.PipeHandle
         self.stderr: windows_utils.PipeHandle
         self._process = process
-        self._job = job
+        self._job: int | None = job
 
     def watch(self, on_exit: Callable[[int], None]) -> None:
         """Call `on_exit` with the exit code, in the running loop."""
@@ -79,7 +79,8 @@ class JobProcess:
 
     def send_signal(self, number: signal.Signals) -> None:
         """Terminate the process and all that it has started, whatever the signal."""
-        _kernel32.TerminateJobObject(wintypes.HANDLE(self._job), wintypes.UINT(_TERMINATED))
+        if self._job is not None:
+            _kernel32.TerminateJobObject(wintypes.HANDLE(self._job), wintypes.UINT(_TERMINATED))
 
     def find_strays(self) -> None:
         """Do nothing: no process leaves a job."""
@@ -91,8 +92,10 @@ class JobProcess:
 
     def release(self) -> None:
         """Close the job and the process, which have ended."""
-        _close(self._job)
-        _close(self._process)
+        job, self._job = self._job, None
+        if job is not None:
+            _close(job)
+            _close(self._process)
 
     def discard(self) -> None:
         """Kill a process that is no longer needed, and that is not watched."""
@@ -108,6 +111,8 @@ class JobProcess:
         return int(code.value)
 
     def _count_running(self) -> int:
+        if self._job is None:
+            return 0
         accounting = _BasicAccounting()
         job, size = wintypes.HANDLE(self._job), ctypes.sizeof(accounting)
         _check(_kernel32.QueryInformationJobObject(job, _BASIC_ACCOUNTING, ctypes.byref(accounting), size, None))
