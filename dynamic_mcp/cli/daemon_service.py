@@ -66,9 +66,8 @@ def uninstall_service(context: Invocation, *, is_printing: bool = False) -> int:
     manager = _find_manager(_config_path(context))
     is_there = files.read_bytes(manager.file) is not None
     if is_printing:
-        for command in (
-            [manager.removal, ["del" if sys.platform == "win32" else "rm", str(manager.file)]] if is_there else ()
-        ):
+        remove = "del" if sys.platform == "win32" else "rm"
+        for command in [manager.removal, [remove, str(manager.file)]] if is_there else ():
             context.out.print_text(quote(*command))
         return 0
     if not is_there:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import html
 import plistlib
 import subprocess
 import sys
@@ -12,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
-from xml.sax.saxutils import escape
 
 from dynamic_mcp import __version__
 from dynamic_mcp.errors import DynamicMcpError
@@ -406,10 +406,10 @@ def task_bytes(command: Sequence[str], config: Path, user: str) -> bytes:
     program, *arguments = command
     text = _TASK.format(
         origin=_ORIGIN,
-        description=escape(replace_unprintable(str(config))),
-        user=escape(user),
-        program=escape(program),
-        arguments=escape(quote(*arguments, platform="win32")),
+        description=html.escape(replace_unprintable(str(config))),
+        user=html.escape(user),
+        program=html.escape(program),
+        arguments=html.escape(quote(*arguments, platform="win32")),
     )
     return BOM_UTF16_LE + text.encode("utf-16-le", "surrogatepass")
 

@@ -69,9 +69,12 @@ class PipeConnection:
         self._timeout_ms = _winapi.INFINITE if flag else 0
 
     def send(self, data: bytes) -> int:
-        """Start to write all of `data`. Raises BlockingIOError while earlier data is being written, and OSError."""
+        """Start to write all of `data`.
+
+        Raises BlockingIOError or TimeoutError while earlier data is being written, and OSError.
+        """
         if not self._finish_write(self._timeout_ms):
-            raise BlockingIOError
+            raise TimeoutError if self._timeout_ms else BlockingIOError
         self._writing, _ = _winapi.WriteFile(self._handle, data, overlapped=True)
         return len(data)
 

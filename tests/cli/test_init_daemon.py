@@ -53,10 +53,10 @@ def test_yes_takes_a_daemon_for_two_ai_tools_unless_an_option_says_otherwise(
     assert settings_of(config)["daemon"] is is_on
 
 
-@pytest.mark.parametrize(("platform", "daemon"), [("linux", True), ("darwin", True), ("win32", None)])
+@pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])
 @pytest.mark.usefixtures("state")
-def test_two_ai_tools_get_a_daemon_except_on_windows_which_has_none(
-    cli: CliRunner, home: Path, config: Path, monkeypatch: pytest.MonkeyPatch, platform: str, daemon: bool | None
+def test_two_ai_tools_get_a_daemon(
+    cli: CliRunner, home: Path, config: Path, monkeypatch: pytest.MonkeyPatch, platform: str
 ) -> None:
     monkeypatch.delenv("DYNAMIC_MCP_CONFIG", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", cli.environment()["XDG_CONFIG_HOME"])
@@ -67,7 +67,7 @@ def test_two_ai_tools_get_a_daemon_except_on_windows_which_has_none(
     assert set_up(context, yes=True, platform=platform) == 0
 
     assert set(servers_of(config)) == {"full", "other"}
-    assert json.loads(config.read_text(encoding="utf-8")).get("settings", {}).get("daemon") is daemon
+    assert json.loads(config.read_text(encoding="utf-8")).get("settings", {}).get("daemon") is True
 
 
 @pytest.mark.parametrize(("option", "daemon"), [((), None), (("--daemon",), True)])

@@ -10,12 +10,14 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dynamic_mcp.cli import service_managers
+from dynamic_mcp.cli.service_managers import TaskScheduler, task_bytes
 from dynamic_mcp.errors import DynamicMcpError
 
 PROGRAM = "/usr/bin/dynamic-mcp"
@@ -215,6 +217,39 @@ def test_a_job_starts_the_same_words(path: str) -> None:
     assert job["Label"] == service_managers.job_label(Path(path))
     assert job["RunAtLoad"] is True
     assert job["KeepAlive"] == {"SuccessfulExit": False}
+
+
+def test_a_task_starts_the_same_words_for_the_user_who_logs_on() -> None:
+    command = ["C:\\a & b\\pythonw.exe", "-c", "C:\\Users\\Ann <1>\\c.json"]
+    content = task_bytes(command, Path("c.json"), "S-1-5-21-7").decode("utf-16")
+    # without the declaration, which says UTF-16
+    task = ElementTree.fromstring(content.partition("\n")[2])  # noqa: S314 - it is ours
+
+    found = {element.tag.partition("}")[2]: element.text for element in task.iter()}
+    assert found["Command"] == command[0]
+    assert found["Arguments"] == '-c "C:\\Users\\Ann <1>\\c.json"'
+    assert (found["UserId"], found["RunLevel"]) == ("S-1-5-21-7", "LeastPrivilege")
+    assert found["LogonType"] == "InteractiveToken"
+    assert found["ExecutionTimeLimit"] == "PT0S"
+
+
+def test_a_task_is_ended_by_its_daemon_before_it_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[list[str]] = []
+
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        calls.append(command)
+        return subprocess.CompletedProcess(command, 0, '"\\dynamic-mcp","267009"', "")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    scheduler = TaskScheduler(tmp_path / "c.json", {}, "S-1-5-21-7")
+
+    scheduler.start()
+    assert scheduler.is_running()
+    scheduler.stop()
+
+    told = [command[1] if command[0] == "schtasks" else " ".join(command[4:6]) for command in calls]
+    assert told == ["daemon stop", "/end", "/create", "/run", "/query", "daemon stop", "/end", "/delete"]
+    assert calls[2] == ["schtasks", "/create", "/f", "/tn", scheduler.name, "/xml", str(scheduler.file)]
 
 
 def test_a_path_that_a_job_cannot_hold_is_refused_with_words() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import sys
 
 import pytest
 
@@ -13,7 +12,7 @@ from dynamic_mcp.face.daemon_connection import DaemonConnection
 from dynamic_mcp.mcp.wire import Frame
 from tests.program import BOUND_S
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no daemon on Windows")
+pytestmark = pytest.mark.posix_only("the sockets of the test take the place of Unix sockets, where Windows has pipes")
 
 PROGRESS = frames.frame(frames.OUTPUT, 0, b'{"jsonrpc":"2.0","method":"notifications/message"}\n')
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,8 +13,6 @@ import pytest
 
 from dynamic_mcp.face.listener import DaemonListener
 from dynamic_mcp.system import private_socket
-
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no daemon on Windows")
 
 
 @pytest.fixture
@@ -57,6 +54,7 @@ async def test_a_socket_that_was_removed_comes_back(path: Path) -> None:
     assert not path.exists()  # noqa: ASYNC240 - a small file
 
 
+@pytest.mark.posix_only("a Unix socket")
 async def test_a_socket_that_is_another_daemons_by_now_is_left_to_it(path: Path) -> None:
     listener = DaemonListener(path)
     await listener.open(asyncio.Protocol)
@@ -69,6 +67,7 @@ async def test_a_socket_that_is_another_daemons_by_now_is_left_to_it(path: Path)
         assert can_connect(path)
 
 
+@pytest.mark.posix_only("a Unix socket")
 def test_a_daemon_that_accepts_nobody_is_given_up(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(private_socket, "_CONNECT_WITHIN_S", 0.05)
     with socket.socket(socket.AF_UNIX) as hung:
@@ -81,6 +80,7 @@ def test_a_daemon_that_accepts_nobody_is_given_up(path: Path, monkeypatch: pytes
                 connection.close()
 
 
+@pytest.mark.posix_only("a Unix socket")
 def test_the_process_at_the_other_end_is_known(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(path))

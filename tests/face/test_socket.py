@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import sys
 from collections.abc import AsyncIterator
 
 import pytest
@@ -19,7 +18,7 @@ from tests.fakes import config_of
 from tests.idle_loop import IdleLoop
 from tests.program import BOUND_S
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no daemon on Windows")
+pytestmark = pytest.mark.posix_only("the sockets of the test take the place of Unix sockets, where Windows has pipes")
 
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
 INITIALIZE = (

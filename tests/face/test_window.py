@@ -27,8 +27,6 @@ HEAVY = (
     "typing",
 )
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no daemon on Windows")
-
 
 def test_what_a_window_imports_is_light() -> None:
     program = "import dynamic_mcp.__main__, dynamic_mcp.face.window, sys; print(*sys.modules)"
@@ -52,6 +50,7 @@ os.write(int(sys.argv[-1]), b"1")
 """
 
 
+@pytest.mark.posix_only("a script takes the place of Python")
 def test_a_window_starts_another_daemon_if_one_dies_before_it_has_connected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

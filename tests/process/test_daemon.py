@@ -19,7 +19,12 @@ from tests.process.test_reload import lists
 from tests.process.windows import has_received, pid_of, run_command, save, windows_of
 from tests.program import BOUND_S, odd, running, text_of
 
-pytestmark = pytest.mark.daemon_only
+pytestmark = [
+    pytest.mark.daemon_only,
+    pytest.mark.posix_only(
+        "they look for daemons in /proc and signal them; face/test_shared_daemon.py is for Windows too"
+    ),
+]
 
 
 async def test_twenty_windows_that_open_at_once_start_one_daemon(tmp_path: Path) -> None:

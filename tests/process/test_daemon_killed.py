@@ -14,7 +14,12 @@ from tests.process.neighbours import assert_alive
 from tests.process.windows import has_received, pid_of, save, windows_of
 from tests.program import BOUND_S, Program, full, odd, text_of
 
-pytestmark = pytest.mark.daemon_only
+pytestmark = [
+    pytest.mark.daemon_only,
+    pytest.mark.posix_only(
+        "they look for daemons in /proc and signal them; face/test_shared_daemon.py is for Windows too"
+    ),
+]
 
 TEXT_OF_B = "dynamic-mcp://b/full%3A%2F%2Ftext"
 LISTS = ("tools", "resources", "prompts")

@@ -21,7 +21,12 @@ from tests.process.neighbours import assert_alive
 from tests.process.windows import pid_of, save, socket_of, windows_of
 from tests.program import BOUND_S, Json, odd, running
 
-pytestmark = pytest.mark.daemon_only
+pytestmark = [
+    pytest.mark.daemon_only,
+    pytest.mark.posix_only(
+        "they look for daemons in /proc and signal them; face/test_shared_daemon.py is for Windows too"
+    ),
+]
 
 NOBODY = 65534
 SECRET = "s3cret-of-the-environment"

@@ -19,7 +19,12 @@ from tests.process.test_end import is_running
 from tests.process.windows import has_received, pid_of, save, windows_of
 from tests.program import BOUND_S, UPSTREAMS, Json, Program, odd, running, text_of
 
-pytestmark = pytest.mark.daemon_only
+pytestmark = [
+    pytest.mark.daemon_only,
+    pytest.mark.posix_only(
+        "they look for daemons in /proc and signal them; face/test_shared_daemon.py is for Windows too"
+    ),
+]
 
 ENDS = ["eof", *(pytest.param(name, marks=pytest.mark.full) for name in ("SIGTERM", "SIGINT")), "SIGKILL"]
 MANY = 5000  # more than a session may have in flight

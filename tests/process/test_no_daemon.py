@@ -19,7 +19,12 @@ from tests.process.neighbours import assert_alive
 from tests.process.windows import pid_of, save, socket_of, windows_of
 from tests.program import full, odd, running, text_of
 
-pytestmark = pytest.mark.daemon_only
+pytestmark = [
+    pytest.mark.daemon_only,
+    pytest.mark.posix_only(
+        "they look for daemons in /proc and signal them; face/test_shared_daemon.py is for Windows too"
+    ),
+]
 
 WARNING = "this client is served alone, by servers of its own"
 # Ends every daemon at its start; Python imports it by itself.
