@@ -110,7 +110,7 @@ def comparable(value: Any) -> Any:
 
 
 def _in_text(text: str, root: Path, platform: Platform = "win32") -> str:
-    """Fill in the paths, with `/` as Claude Code itself writes them on Windows, and otherwise as they are, in JSON."""
+    """Fill in the paths: on Windows with `/`, as Claude Code itself writes them, otherwise as they are, in JSON."""
     for name in ("home", "project"):
         path = root / name
         text = text.replace(f"<{name}>", path.as_posix() if platform == "win32" else json.dumps(str(path))[1:-1])
