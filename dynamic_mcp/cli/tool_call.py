@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -92,7 +93,7 @@ def _read_stdin() -> bytes:
     data = sys.stdin.buffer.read(LARGEST_BYTES + 1)
     if len(data) > LARGEST_BYTES:
         raise InvalidArguments(f"stdin is larger than {LARGEST_BYTES >> 20} MiB")
-    return data
+    return data.removeprefix(codecs.BOM_UTF8)  # PowerShell may write one
 
 
 async def _find_tools(client: CommandClient, options: CallOptions) -> Mapping[str, Raw]:

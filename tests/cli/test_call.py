@@ -24,6 +24,7 @@ def test_text_is_printed_as_text_and_nothing_else(cli: CliRunner) -> None:
 def test_arguments_may_be_json_or_come_from_stdin(cli: CliRunner) -> None:
     assert cli.run("call", "full", "echo", '{"text": "a b"}').out == "a b\n"
     assert cli.run("call", "full", "echo", "-", stdin='{"text": "from stdin"}').out == "from stdin\n"
+    assert cli.run("call", "full", "echo", "-", stdin='\ufeff{"text": "from PowerShell"}').out == "from PowerShell\n"
 
 
 def test_numbers_in_json_reach_the_server_digit_by_digit(cli: CliRunner) -> None:

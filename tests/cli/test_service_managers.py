@@ -252,6 +252,28 @@ def test_a_task_is_ended_by_its_daemon_before_it_is_deleted(tmp_path: Path, monk
     assert calls[2] == ["schtasks", "/create", "/f", "/tn", scheduler.name, "/xml", str(scheduler.file)]
 
 
+# launchd.plist(5): the type of each key that a job has
+LAUNCHD_KEYS: dict[str, type] = {
+    "Label": str,
+    "ProgramArguments": list,
+    "RunAtLoad": bool,
+    "KeepAlive": dict,
+    "ThrottleInterval": int,
+    "ExitTimeOut": int,
+    "ProcessType": str,
+    "WorkingDirectory": str,
+    "EnvironmentVariables": dict,
+}
+
+
+def test_a_job_has_only_keys_and_values_that_launchd_knows() -> None:
+    job = plistlib.loads(service_managers.job_bytes([PROGRAM], Path("/c"), {"XDG_STATE_HOME": "/s"}, home=Path("/h")))
+    assert {key: type(value) for key, value in job.items()} == LAUNCHD_KEYS
+    assert job["ProcessType"] in ("Background", "Standard", "Adaptive", "Interactive")
+    assert job["KeepAlive"].keys() <= {"SuccessfulExit", "Crashed", "PathState", "OtherJobEnabled"}
+    assert all(type(each) is str for each in (*job["ProgramArguments"], *job["EnvironmentVariables"].values()))
+
+
 def test_a_path_that_a_job_cannot_hold_is_refused_with_words() -> None:
     with pytest.raises(DynamicMcpError, match="cannot hold this path"):
         service_managers.job_bytes([PROGRAM, "/srv/\x01"], Path("/srv/\x01"), {}, home=Path("/h"))

@@ -73,7 +73,7 @@ def put(case: Case, root: Path) -> Machine:
     shutil.copy(case.folder / case.expected["file"], file)
     for copied in (file, *_files(case, root)):
         text = copied.read_text(encoding="utf-8")
-        copied.write_text(_in_text(text, root), encoding="utf-8")
+        copied.write_text(_in_text(text, root, case.platform), encoding="utf-8")
     return made
 
 
@@ -109,9 +109,12 @@ def comparable(value: Any) -> Any:
     return json.loads(json.dumps(value).replace("\\\\", "/")) if sys.platform == "win32" else value
 
 
-def _in_text(text: str, root: Path) -> str:
-    # a backslash would be an escape in the files, and Claude Code writes `/` itself
-    return text.replace("<home>", (root / "home").as_posix()).replace("<project>", (root / "project").as_posix())
+def _in_text(text: str, root: Path, platform: Platform = "win32") -> str:
+    """Fill in the paths: on Windows with `/`, as Claude Code itself writes them, otherwise as they are, in JSON."""
+    for name in ("home", "project"):
+        path = root / name
+        text = text.replace(f"<{name}>", path.as_posix() if platform == "win32" else json.dumps(str(path))[1:-1])
+    return text
 
 
 def _filled(value: Any, root: Path, file: str = "") -> Any:

@@ -11,6 +11,7 @@ import pytest
 
 from dynamic_mcp.config.read import read
 from dynamic_mcp.config.resolved import Program
+from dynamic_mcp.system import paths
 from tests.importer.world import World
 
 TOKEN = "ghp_0123456789abcdef0123456789"
@@ -398,7 +399,7 @@ def test_a_project_s_relative_directories_mean_the_same_from_an_output_elsewhere
     servers = json.loads(elsewhere.read_text(encoding="utf-8"))["mcpServers"]
     assert servers["build"]["cwd"] == str(world.project / "packages/app")
     assert servers["py"]["env_file"] == str(world.project / ".env")
-    assert servers["py"]["cwd"] == str(world.project / "src")
+    assert Path(servers["py"]["cwd"]) == world.project / "src"
 
     assert world.run("import", "opencode").code == 0
     assert world.servers()["build"]["cwd"] == "packages/app"
@@ -487,7 +488,7 @@ def test_an_import_goes_to_the_config_that_every_command_uses(
 ) -> None:
     monkeypatch.delenv("DYNAMIC_MCP_CONFIG")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "configs"))
-    users = tmp_path / "configs" / "dynamic-mcp" / "dynamic-mcp.json"
+    users = paths.config_dir() / "dynamic-mcp.json"
     world.write(".cursor/mcp.json", {"mcpServers": {"a": {"command": "x"}}})
 
     assert world.run("import", "cursor", "--yes").code == 0
