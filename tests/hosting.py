@@ -16,6 +16,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from dynamic_mcp.system.paths import log_dir
+
 BOUND_S = 60.0
 _POLL_S = 0.01
 
@@ -103,9 +105,8 @@ def find_daemon() -> int:
 
 def daemon_log() -> str:
     """Return the messages in the log file, one a line."""
-    folder = Path(os.environ["XDG_STATE_HOME"], "dynamic-mcp", "log")
-    files = sorted(folder.glob("dynamic-mcp.log*"), reverse=True)
-    records = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    files = sorted(log_dir().glob("dynamic-mcp.log*"), reverse=True)
+    records = [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
     return "".join(f"{record['message']}\n{record.get('traceback', '')}" for record in records)
 
 

@@ -11,6 +11,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import pytest
+
 from tests import own_process
 
 if sys.platform != "win32":
@@ -90,6 +92,8 @@ def open_terminal(
     columns: int = 200,
 ) -> Iterator[Terminal]:
     """Run the program on a terminal of this size, in this environment; its stdout can be something else."""
+    if sys.platform == "win32":
+        pytest.skip("needs a pseudo-terminal, as POSIX systems have them")
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     process = own_process.start_at_terminal(*args, terminal=theirs, stdout=stdout, env=env, cwd=cwd)

@@ -20,12 +20,11 @@ def run(work: Coroutine[object, object, T]) -> T:
     The first Ctrl-C cancels the coroutine, which tells the upstreams; the second ends the process at once.
     """
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(_run_interruptible(work))
+        # asyncio's runner does the same on Windows
+        return runner.run(work if sys.platform == "win32" else _run_interruptible(work))
 
 
 async def _run_interruptible(work: Coroutine[object, object, T]) -> T:
-    if sys.platform == "win32":  # asyncio's runner does the same there
-        return await work
     task = asyncio.ensure_future(work)
     is_interrupted = False
 

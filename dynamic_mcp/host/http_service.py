@@ -245,9 +245,10 @@ def set_bounds(server: HttpServer, http: Http) -> None:
 
 def _available_descriptors() -> int:
     """Return how many connections may be open, leaving descriptors for servers."""
-    try:
+    if sys.platform != "win32":  # which has no such limit
         import resource
-    except ImportError:  # Windows
-        return sys.maxsize
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return sys.maxsize if limit == resource.RLIM_INFINITY else max(limit - max(limit // 4, _OTHER_DESCRIPTORS), 16)
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if limit != resource.RLIM_INFINITY:
+            return max(limit - max(limit // 4, _OTHER_DESCRIPTORS), 16)
+    return sys.maxsize

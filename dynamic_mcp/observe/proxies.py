@@ -210,15 +210,16 @@ async def _wait_for_change(changed: asyncio.Event) -> None:
 
 def is_alive(pid: int, silent_s: float) -> bool:
     """Return whether this process is a running one of this user, given the time since it last wrote its file."""
-    if sys.platform == "win32":  # signal 0 would end the process on Windows
-        return silent_s < SILENT_S
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # the pid now belongs to another user
-        return False
-    return silent_s < 100 * SILENT_S  # the pid may have been reused
+    bound_s = SILENT_S
+    if sys.platform != "win32":  # signal 0 would end the process on Windows
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:  # the pid now belongs to another user
+            return False
+        bound_s = 100 * SILENT_S  # the pid may have been reused
+    return silent_s < bound_s
 
 
 def _encode(running: RunningProxy) -> bytes:

@@ -23,7 +23,8 @@ def cli(tmp_path: Path) -> CliRunner:
 @pytest.fixture
 def state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """The state directory of the proxies and of the commands."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    for name in ("XDG_STATE_HOME", "WIN_PD_OVERRIDE_LOCAL_APPDATA"):
+        monkeypatch.setenv(name, str(tmp_path / "state"))
     return tmp_path / "state" / "dynamic-mcp"
 
 

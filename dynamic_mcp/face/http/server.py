@@ -211,15 +211,16 @@ def _remove_stale(path: Path) -> None:
         return
     if not stat.S_ISSOCK(mode):
         raise OSError(errno.EADDRINUSE, "the path is a file that is not a socket", str(path))
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.settimeout(1.0)
-        try:
-            probe.connect(str(path))
-        except ConnectionRefusedError:
-            path.unlink(missing_ok=True)
-        except FileNotFoundError:
-            pass
-        except OSError as exc:
-            raise OSError(errno.EADDRINUSE, "another process listens here", str(path)) from exc
-        else:
-            raise OSError(errno.EADDRINUSE, "another process listens here", str(path))
+    if sys.platform != "win32":  # where Python has no such sockets
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.settimeout(1.0)
+            try:
+                probe.connect(str(path))
+            except ConnectionRefusedError:
+                path.unlink(missing_ok=True)
+            except FileNotFoundError:
+                pass
+            except OSError as exc:
+                raise OSError(errno.EADDRINUSE, "another process listens here", str(path)) from exc
+            else:
+                raise OSError(errno.EADDRINUSE, "another process listens here", str(path))

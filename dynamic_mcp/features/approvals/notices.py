@@ -110,7 +110,7 @@ async def _feed(process: asyncio.subprocess.Process, name: str, stdin: bytes, pl
 def _kill(process: asyncio.subprocess.Process, platform: str) -> None:
     """Kill a program, and all its child processes where there are process groups."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        if sys.platform == "win32" or platform == "win32":
+        if platform == "win32" or sys.platform == "win32":
             process.kill()
         else:
             os.killpg(process.pid, signal.SIGKILL)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
+import sys
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
@@ -15,6 +16,7 @@ import pytest
 from dynamic_mcp.features.audit import days
 from dynamic_mcp.features.audit.index import AuditIndex, file_for
 from dynamic_mcp.features.audit.query import LineFilter
+from dynamic_mcp.system.paths import cache_dir
 from tests.features.audit.written import NOON, calls, line, write_log
 
 DAY = "2026-11-23"
@@ -132,8 +134,9 @@ def test_what_is_no_line_is_there_and_says_so(log: Path, index: AuditIndex) -> N
 
 def test_the_index_is_private_and_in_the_cache(index: AuditIndex, log: Path) -> None:
     file = file_for(log)
-    assert file.is_relative_to(os.environ["XDG_CACHE_HOME"])
-    assert {stat.S_IMODE(each.stat().st_mode) for each in file.parent.iterdir()} == {0o600}
+    assert file.is_relative_to(cache_dir())
+    if sys.platform != "win32":
+        assert {stat.S_IMODE(each.stat().st_mode) for each in file.parent.iterdir()} == {0o600}
 
 
 def test_an_index_that_was_removed_or_damaged_is_made_again(log: Path) -> None:

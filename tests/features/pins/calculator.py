@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import json
-import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dynamic_mcp.system.paths import cache_dir
 from tests.cli.commands import CliRunner, CommandResult
 from tests.terminal import Terminal, open_terminal
 
@@ -79,7 +79,7 @@ class Calculator:
 
     def connect(self) -> None:
         """Have a proxy start the server and keep what it offers."""
-        shutil.rmtree(Path(os.environ["XDG_CACHE_HOME"]) / "dynamic-mcp" / "catalogs", ignore_errors=True)
+        shutil.rmtree(cache_dir() / "catalogs", ignore_errors=True)
         done = self.cli.run("tools")
         assert done.code == 0, done.err
 
