@@ -239,8 +239,10 @@ def _read_text(file: Path) -> tuple[str, list[str]]:
     except OSError as exc:
         raise ConfigError(str(file), "", f"cannot be read: {os_reason(exc)}") from exc
     except UnicodeDecodeError as exc:
-        what = f"is not {encoding.name_of(data)}"
-        raise ConfigError(str(file), f"byte {exc.start + 1}", what, hint="save the file as UTF-8") from exc
+        name = encoding.name_of(data)
+        raise ConfigError(
+            str(file), f"byte {exc.start + 1}", f"is not {name}", hint="save the file as UTF-8"
+        ) from exc
 
 
 def _find_distrust(status: os.stat_result) -> Iterator[str]:
