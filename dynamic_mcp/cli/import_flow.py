@@ -32,6 +32,7 @@ from dynamic_mcp.importer.formats import files
 from dynamic_mcp.importer.journal import FileChange
 from dynamic_mcp.importer.model import Entry, ForeignServer, Machine, Notice, Reading, SettingsSource, ToolScope
 from dynamic_mcp.importer.planner import ImportRequest, build_config, plan_import
+from dynamic_mcp.system import encoding
 from dynamic_mcp.system.text import pluralize
 
 if TYPE_CHECKING:
@@ -273,11 +274,12 @@ def list_changes(plan: Plan, *, is_private: bool) -> Iterator[FileChange]:
     """Yield the changes of the env file and the config of a plan."""
     if plan.variables:
         before = files.read_bytes(plan.env_file)
-        after = set_variables((before or b"").decode(), plan.variables).encode()
+        text = set_variables(encoding.decode_with_mark(before or b""), plan.variables)
+        after = encoding.encode_like(text, before)
         yield FileChange(plan.env_file, before, after, is_private=True)
     if plan.is_changed:
-        before = None if plan.before is None else plan.before.encode()
-        yield FileChange(plan.output, before, plan.after.encode(), is_private=is_private)
+        before = files.read_bytes_of(plan.output, plan.before)
+        yield FileChange(plan.output, before, encoding.encode_like(plan.after, before), is_private=is_private)
 
 
 def _is_exposed(file: Path, environment: Mapping[str, str]) -> bool:

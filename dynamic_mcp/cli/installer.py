@@ -15,6 +15,7 @@ from msgspec import Struct
 from dynamic_mcp.cli.change_events import record_change
 from dynamic_mcp.cli.change_history import SETUP, report
 from dynamic_mcp.cli.change_lock import hold_change_lock
+from dynamic_mcp.cli.config_editor import read_text
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.machine import local_machine, open_journal, timestamp
 from dynamic_mcp.cli.output import Output
@@ -214,7 +215,7 @@ def _scope(adapter: Adapter, scope: str, machine: Machine) -> ToolScope:
 def _read_needs(context: Invocation, config: Path) -> RequiredVariables:
     """Return the variables that the config needs; none, with a warning, if it is invalid."""
     try:
-        parse_server_names(config.read_text(encoding="utf-8-sig"), config)
+        parse_server_names(read_text(config), config)
         return find_required_variables(config, os.environ)
     except ConfigError as exc:
         context.out.say(f"warning: {exc.message}; the variables that it needs are not known")
@@ -223,7 +224,7 @@ def _read_needs(context: Invocation, config: Path) -> RequiredVariables:
 
 def _find_replaced(adapter: Adapter, scope: str, machine: Machine, config: Path) -> Replacement:
     """Return the servers of a tool to replace. Raises DynamicMcpError if the config has none of them."""
-    parse_server_names(config.read_text(encoding="utf-8-sig"), config)
+    parse_server_names(read_text(config), config)
     scopes = tuple(ToolScope) if scope == "all" else (ToolScope(scope),)
     output = read_output(config, str(machine.home))
     found = plan_replacement(adapter, scopes, machine, output, output.servers)

@@ -3,12 +3,13 @@
 Programs inherit only the variables that they need to run, unless the config asks for more.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from dynamic_mcp.config.location import resolve_home
 from dynamic_mcp.config.types import Inherit
+from dynamic_mcp.system import encoding
 from dynamic_mcp.system.file_reader import read_bytes
 
 _SAFE_NAMES = """
@@ -25,6 +26,22 @@ PROCESSOR_ARCHITECTURE NUMBER_OF_PROCESSORS PSMODULEPATH
 """
 _MINIMAL_NAMES = "HOME PATH USER LOGNAME TZ TMPDIR TEMP TMP LANG LANGUAGE"
 _SAFE_PREFIXES = ("LC_", "XDG_")
+
+
+class WindowsVariables(Mapping[str, str]):
+    """Variables as Windows has them: `Path` and `PATH` are the same name. The last of the same name wins."""
+
+    def __init__(self, variables: Mapping[str, str]) -> None:
+        self._variables = {name.upper(): (name, value) for name, value in variables.items()}
+
+    def __getitem__(self, name: str) -> str:
+        return self._variables[name.upper()][1]
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, _ in self._variables.values())
+
+    def __len__(self) -> int:
+        return len(self._variables)
 
 
 def inherit_variables(environment: Mapping[str, str], choice: Inherit, *, platform: str) -> dict[str, str]:
@@ -74,12 +91,12 @@ def merge(layers: Iterable[Mapping[str, str]], *, platform: str) -> dict[str, st
 
 
 def read_env_file(path: Path) -> dict[str, str]:
-    """Return the literal variables of an env file. Raises OSError, or ValueError if it is not UTF-8."""
+    """Return the literal variables of an env file. Raises OSError, or ValueError if it is not text."""
     from io import StringIO
 
     from dotenv import dotenv_values
 
-    text = read_bytes(path, may_be_piped=True).decode("utf-8-sig")
+    text = encoding.decode(read_bytes(path, may_be_piped=True))
     values = dotenv_values(stream=StringIO(text), interpolate=False)
     return {name: value for name, value in values.items() if value is not None}
 

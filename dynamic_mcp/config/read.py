@@ -22,7 +22,7 @@ from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.substitute import Surroundings
 from dynamic_mcp.config.workspace import SERVER_MARK, Workspace
 from dynamic_mcp.errors import ConfigError
-from dynamic_mcp.system import file_reader
+from dynamic_mcp.system import encoding, file_reader
 from dynamic_mcp.system.text import os_reason
 
 _SMALLEST = '`{"mcpServers": {}}`'
@@ -171,7 +171,7 @@ def read_all(file: Path, environment: Mapping[str, str], workspaces: Iterable[Wo
 
 def parse(file: Path, *, platform: str = sys.platform) -> ParsedConfig:
     """Read and validate the config in `file`. Raises ConfigError."""
-    text, distrust = _read_text(file, platform)
+    text, distrust = _read_text(file)
     root, old_names = parse_tree(_parse_document(file, text), file)
     is_audited = bool(root.settings.audit)
     return ParsedConfig(file, root, (*distrust, *old_names), platform, _digest(text) if is_audited else "")
@@ -185,7 +185,7 @@ def _digest(text: str) -> str:
 
 def list_disabled(file: Path) -> list[str]:
     """Return the names of the disabled servers in `file`. Raises ConfigError."""
-    root, _ = parse_tree(_parse_document(file, _read_text(file, sys.platform)[0]), file)
+    root, _ = parse_tree(_parse_document(file, _read_text(file)[0]), file)
     off = root.settings.defaults.enabled is False
     return [name for name, each in root.servers.items() if each.enabled is False or (off and each.enabled is None)]
 
@@ -198,7 +198,7 @@ def parse_server_names(text: str, file: Path) -> list[str]:
 
 def read_document(file: Path) -> object:
     """Return the JSON value in `file`, not validated. Raises ConfigError if it is not JSON."""
-    return _parse_document(file, _read_text(file, sys.platform)[0])
+    return _parse_document(file, _read_text(file)[0])
 
 
 def parse_tree(tree: object, file: Path) -> tuple[form.Root, list[str]]:
@@ -227,11 +227,11 @@ def _parse_renamed(tree: object, file: Path, exc: Exception) -> tuple[form.Root,
     raise to_error(file, problems or [Problem("", f"is not a config: {exc}")]) from exc
 
 
-def _read_text(file: Path, platform: str) -> tuple[str, list[str]]:
+def _read_text(file: Path) -> tuple[str, list[str]]:
     """Read the file. Also return warnings about other users who can write it and so run programs as this user."""
     try:
         data, status = file_reader.read_with_status(file, may_be_piped=True)
-        return data.decode("utf-8-sig"), [] if platform == "win32" else list(_find_distrust(status))
+        return encoding.decode(data), list(_find_distrust(status))
     except FileNotFoundError as exc:
         raise ConfigError(str(file), "", "does not exist", hint=f"create it, starting with {_SMALLEST}") from exc
     except IsADirectoryError as exc:
@@ -239,16 +239,21 @@ def _read_text(file: Path, platform: str) -> tuple[str, list[str]]:
     except OSError as exc:
         raise ConfigError(str(file), "", f"cannot be read: {os_reason(exc)}") from exc
     except UnicodeDecodeError as exc:
-        raise ConfigError(str(file), f"byte {exc.start + 1}", "is not UTF-8", hint="save the file as UTF-8") from exc
+        name = encoding.name_of(data)
+        raise ConfigError(
+            str(file), f"byte {exc.start + 1}", f"is not {name}", hint="save the file as UTF-8"
+        ) from exc
 
 
 def _find_distrust(status: os.stat_result) -> Iterator[str]:
-    if sys.platform == "win32" or not stat.S_ISREG(status.st_mode):
-        return
-    if status.st_mode & stat.S_IWOTH:
-        yield "every user of this machine can write this file, and so run programs as you; `chmod o-w` it"
-    if status.st_uid not in (0, os.getuid()):
-        yield f"this file belongs to user {status.st_uid}, who can run programs as you with it"
+    """Yield warnings about other users who can change a file. On Windows, only `doctor` looks for them."""
+    if sys.platform == "win32":
+        yield from ()
+    elif stat.S_ISREG(status.st_mode):
+        if status.st_mode & stat.S_IWOTH:
+            yield "every user of this machine can write this file, and so run programs as you; `chmod o-w` it"
+        if status.st_uid not in (0, os.getuid()):
+            yield f"this file belongs to user {status.st_uid}, who can run programs as you with it"
 
 
 def _parse_document(file: Path, text: str) -> object:

@@ -51,4 +51,4 @@ def _in_order(form: dict[str, Any]) -> dict[str, Any]:  # Any: JSON
 
 
 if __name__ == "__main__":
-    sys.stdout.write(schema_text())
+    sys.stdout.buffer.write(schema_text().encode())

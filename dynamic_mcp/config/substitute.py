@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from dynamic_mcp.config import environment
 from dynamic_mcp.config.flaws import FlawError
@@ -79,8 +80,15 @@ class Surroundings(Struct, frozen=True):
     variables: Mapping[str, str] = {}
     working_directory: str | None = None
 
+    def __post_init__(self) -> None:
+        if self.platform == "win32":
+            force_setattr(self, "environment", environment.WindowsVariables(self.environment))
+
     def all_variables(self) -> Mapping[str, str]:
-        return {**self.environment, **self.variables} if self.variables else self.environment
+        if not self.variables:
+            return self.environment
+        both = environment.merge([self.environment, self.variables], platform=self.platform)
+        return environment.WindowsVariables(both) if self.platform == "win32" else both
 
 
 class Substitution:

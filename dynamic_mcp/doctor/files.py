@@ -18,6 +18,8 @@ from dynamic_mcp.config.resolved import Broken, CommandLine, Config, GroupConfig
 from dynamic_mcp.config.secrets import plain_secrets
 from dynamic_mcp.doctor.findings import Finding, Level, config_error
 from dynamic_mcp.errors import ConfigError, closest
+from dynamic_mcp.system import acl, paths
+from dynamic_mcp.system.os_user import os_user
 from dynamic_mcp.system.shell import quote
 from dynamic_mcp.system.text import pluralize
 from dynamic_mcp.upstream.mask import mask_of
@@ -64,9 +66,15 @@ def _check_names(file: Path, document: object) -> Iterator[Finding]:
 
 
 def _check_access(file: Path, *, has_secrets: bool) -> Iterator[Finding]:
-    """Check whether other users can change the config or read its secrets. Windows has no such permission bits."""
+    """Check whether other users can change the config or read its secrets."""
     if sys.platform == "win32":
-        return
+        yield from _check_acls(file, has_secrets=has_secrets)
+    else:
+        yield from _check_modes(file, has_secrets=has_secrets)
+
+
+def _check_modes(file: Path, *, has_secrets: bool) -> Iterator[Finding]:
+    assert sys.platform != "win32"
     for place, what in ((file, "the file"), (file.absolute().parent, "its directory")):
         mode = place.stat().st_mode
         is_shared = bool(mode & _OTHERS_WRITE) and not (place.is_dir() and mode & stat.S_ISVTX)
@@ -81,6 +89,40 @@ def _check_access(file: Path, *, has_secrets: bool) -> Iterator[Finding]:
     if has_secrets and mode & _OTHERS_READ:
         why = f"other users can read the secrets in it ({stat.filemode(mode)})"
         yield Finding(Level.WARNING, str(file), why, f"`chmod 600 {quote(file)}`")
+
+
+def _check_acls(file: Path, *, has_secrets: bool) -> Iterator[Finding]:
+    """Check who can use the config and its directory, and the directories of our own files, by their ACLs."""
+    for place, what in ((file, "the file"), (file.absolute().parent, "its directory")):
+        others = _find_others(place)
+        if others.writers or others.owner:
+            names = ", ".join(dict.fromkeys([*others.writers, *filter(None, [others.owner])]))
+            why = f"{what} can be changed by {names}, who can then run programs as you"
+            yield Finding(Level.WARNING, str(place), why, _private_hint(place))
+    others = _find_others(file)
+    if has_secrets and others.readers and not others.writers:
+        why = f"the secrets in it can be read by {', '.join(others.readers)}"
+        yield Finding(Level.WARNING, str(file), why, _private_hint(file))
+    for directory in dict.fromkeys((paths.state_dir(), paths.cache_dir(), paths.log_dir())):
+        others = _find_others(directory)
+        if others:
+            names = ", ".join(dict.fromkeys([*others.readers, *others.writers, *filter(None, [others.owner])]))
+            why = f"logins and other private files in it are open to {names}"
+            yield Finding(Level.WARNING, str(directory), why, _private_hint(directory))
+
+
+def _find_others(place: Path) -> acl.OtherUsers:
+    try:
+        return acl.find_others(place)
+    except OSError:  # it is not there
+        return acl.OtherUsers()
+
+
+def _private_hint(place: Path) -> str:
+    """Return the command that lets only this user, SYSTEM and Administrators use a file or a directory."""
+    rights = "(OI)(CI)F" if place.is_dir() else "F"
+    grants = " ".join(f'/grant:r "{user}:{rights}"' for user in (os_user(), "*S-1-5-18", "*S-1-5-32-544"))
+    return f'`icacls "{place}" /inheritance:r {grants}`'
 
 
 def _secret_finding(where: str) -> Finding:

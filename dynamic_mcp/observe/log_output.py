@@ -11,10 +11,9 @@ import json
 import logging
 import os
 import queue
-import sys
 import threading
 import time
-from collections.abc import Iterator, MutableMapping
+from collections.abc import MutableMapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
@@ -130,7 +129,7 @@ class LogFile:
             os.close(self._descriptor)
             self._descriptor = None
         paths.make_private_dir(self._path.parent)
-        self._descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        self._descriptor = paths.open_to_append(self._path)
 
     def _has_moved(self) -> bool:
         """Return whether another proxy has rotated the file, or it was removed."""
@@ -142,13 +141,19 @@ class LogFile:
 
     def _rotate(self) -> None:
         assert self._descriptor is not None
-        with _lock_file(self._descriptor):
+        if not paths.try_lock(self._descriptor):
+            return  # another proxy is rotating it
+        try:
             if self._has_moved():
                 return
-            for number in range(MAX_ROTATED_FILES - 1, 0, -1):
+            # on Windows, a file that an editor has open cannot be renamed: so this one is first, or left from before
+            if not rotated_path(self._path, 0).exists():
+                self._path.replace(rotated_path(self._path, 0))
+            for number in range(MAX_ROTATED_FILES - 1, -1, -1):
                 with contextlib.suppress(FileNotFoundError):
                     rotated_path(self._path, number).replace(rotated_path(self._path, number + 1))
-            self._path.replace(rotated_path(self._path, 1))
+        finally:
+            paths.unlock(self._descriptor)
 
 
 def rotated_path(path: Path, number: int) -> Path:
@@ -161,7 +166,7 @@ def find_log_files(folder: Path) -> list[Path]:
     newest = folder / FILE_NAME
     return [
         path
-        for path in (*(rotated_path(newest, n) for n in range(MAX_ROTATED_FILES, 0, -1)), newest)
+        for path in (*(rotated_path(newest, n) for n in range(MAX_ROTATED_FILES, -1, -1)), newest)
         if path.is_file()
     ]
 
@@ -296,18 +301,3 @@ def _set_levels(console: logging.Handler, level: str, file: logging.Handler | No
     log.setLevel(number if file is None else min(number, logging.INFO))
     # the output of servers goes to stderr only when debugging, and always to the file
     logging.getLogger(STDERR).setLevel(logging.NOTSET if file is None else logging.DEBUG)
-
-
-@contextlib.contextmanager
-def _lock_file(descriptor: int) -> Iterator[None]:
-    """Lock the file against rotation by other proxies. Windows has no lock: a few lines may go to the older file."""
-    if sys.platform == "win32":
-        yield
-        return
-    import fcntl
-
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
-    try:
-        yield
-    finally:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)

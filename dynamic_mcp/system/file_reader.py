@@ -9,12 +9,15 @@ import stat
 import sys
 from pathlib import Path
 
+from dynamic_mcp.system import acl, sharing
 from dynamic_mcp.system.text import pluralize
 
 log = logging.getLogger(__name__)
 
 LARGEST_BYTES = 64 << 20
 
+# How long another program may prevent the opening of a file.
+_OPEN_WITHIN_S = 0.5
 # A shell's `<(…)` and stdin by name: pipes that are already open.
 _OPEN_ALREADY = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
 
@@ -57,19 +60,36 @@ def _read(
     try:
         # before opening it: opening a device can already have an effect
         _refuse_special(file, file.stat(), may_be_piped=may_be_piped, is_piped=is_piped)
-        descriptor = os.open(file, flags)
+        descriptor = sharing.retry(lambda: os.open(file, flags), within_s=_OPEN_WITHIN_S)
     except ValueError as exc:  # a null character
         raise OSError(errno.EINVAL, "not a valid file name", str(file)) from exc
     with os.fdopen(descriptor, "rb") as opened:
         status = os.fstat(descriptor)
         _refuse_special(file, status, may_be_piped=may_be_piped, is_piped=is_piped)
-        if is_private and sys.platform != "win32" and stat.S_IMODE(status.st_mode) & 0o077:
-            log.warning("%s could be read by others and is now private; replace any secrets in it", file)
-            os.fchmod(descriptor, 0o600)
-        data = opened.read(most + 1)
+        if is_private:
+            _make_private(file, descriptor, status)
+        # no more than its size at first: Python allocates what it is asked to read, and Windows commits that
+        data = opened.read(min(status.st_size, most) + 1)
+        if len(data) > status.st_size:  # a pipe, or a file that grows
+            data += opened.read(most + 1 - len(data))
     if len(data) > most:
         raise too_large(file, most)
     return data, status
+
+
+def _make_private(file: Path, descriptor: int, status: os.stat_result) -> None:
+    if sys.platform == "win32":
+        try:
+            if not acl.find_others(file):
+                return
+            acl.make_private(file)
+        except OSError:  # a file system without access control lists
+            return
+    elif stat.S_IMODE(status.st_mode) & 0o077:
+        os.fchmod(descriptor, 0o600)
+    else:
+        return
+    log.warning("%s could be read by others and is now private; replace any secrets in it", file)
 
 
 def too_large(file: Path, most: int) -> UnsuitableFileError:
@@ -83,11 +103,13 @@ def _refuse_special(file: Path, status: os.stat_result, *, may_be_piped: bool, i
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(file))
     is_pipe = is_piped and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode))
-    if not (stat.S_ISREG(mode) or is_pipe or (may_be_piped and _is_null_device(status))):
+    if not (stat.S_ISREG(mode) or is_pipe or (may_be_piped and _is_null_device(file, status))):
         raise UnsuitableFileError(errno.EINVAL, "not a regular file", str(file))
 
 
-def _is_null_device(status: os.stat_result) -> bool:
+def _is_null_device(file: Path, status: os.stat_result) -> bool:
     """Return whether this is the null device, which users name instead of a file."""
     null = Path(os.devnull).stat()
-    return stat.S_ISCHR(status.st_mode) and (status.st_dev, status.st_ino) == (null.st_dev, null.st_ino)
+    if not stat.S_ISCHR(status.st_mode) or (status.st_dev, status.st_ino) != (null.st_dev, null.st_ino):
+        return False
+    return status.st_ino != 0 or file.name.lower() == os.devnull  # on Windows, the number of all devices is 0

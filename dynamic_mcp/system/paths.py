@@ -12,6 +12,8 @@ from pathlib import Path
 
 import platformdirs
 
+from dynamic_mcp.system import acl, sharing
+
 log = logging.getLogger(__name__)
 
 _APP = "dynamic-mcp"
@@ -43,6 +45,7 @@ def make_private_dir(directory: Path) -> None:
     if not directory.is_dir():
         make_private_dir(directory.parent)
         directory.mkdir(mode=0o700, exist_ok=True)
+        _make_private(directory)
 
 
 def claim_private_dir(directory: Path) -> None:
@@ -52,17 +55,38 @@ def claim_private_dir(directory: Path) -> None:
     """
     make_private_dir(directory)
     if sys.platform == "win32":
-        return
-    status = directory.stat()
-    if status.st_uid != os.geteuid():
-        message = "the directory belongs to another user; use a directory of your own, or have this one given to you"
-        raise PermissionError(errno.EPERM, message, str(directory))
-    if stat.S_IMODE(status.st_mode) & 0o077:
-        directory.chmod(0o700)
-        if stat.S_IMODE(directory.stat().st_mode) & 0o022:  # a file system without modes
-            message = "others may write to the directory; use one on a file system that has modes"
+        _claim_by_acl(directory)
+    else:
+        status = directory.stat()
+        if status.st_uid != os.geteuid():
+            message = (
+                "the directory belongs to another user; use a directory of your own, or have this one given to you"
+            )
+            raise PermissionError(errno.EPERM, message, str(directory))
+        if stat.S_IMODE(status.st_mode) & 0o077:
+            directory.chmod(0o700)
+            if stat.S_IMODE(directory.stat().st_mode) & 0o022:  # a file system without modes
+                message = "others may write to the directory; use one on a file system that has modes"
+                raise PermissionError(errno.EPERM, message, str(directory))
+            log.warning("%s could be used by others and is now private", directory)
+
+
+def _claim_by_acl(directory: Path) -> None:
+    others = acl.find_others(directory)
+    if others.owner:
+        raise _belongs_to(others.owner, directory)
+    if others:
+        for place in (directory, *directory.rglob("*")):
+            acl.make_private(place)
+        if acl.find_others(directory).writers:  # a file system without access control lists
+            message = "others may write to the directory; use one on a file system with access control, like NTFS"
             raise PermissionError(errno.EPERM, message, str(directory))
         log.warning("%s could be used by others and is now private", directory)
+
+
+def _belongs_to(owner: str, directory: Path) -> PermissionError:
+    message = f"the directory belongs to {owner}; use a directory of your own, or have this one given to you"
+    return PermissionError(errno.EPERM, message, str(directory))
 
 
 def write_private(path: Path, data: bytes, *, durable: bool = True) -> None:
@@ -80,18 +104,50 @@ def _replace(path: Path, data: bytes, *, durable: bool) -> None:
     opened = open(written, "xb", opener=_open_private)  # noqa: SIM115 - `Path.open` takes no opener; closed below
     try:
         with opened as file:
+            _make_private(written)
             file.write(data)
             file.flush()
             if durable:
                 os.fsync(file.fileno())
-        written.replace(path)
+        sharing.replace(written, path)
     except BaseException:
         written.unlink()
         raise
 
 
+def _make_private(path: Path) -> None:
+    """Make a new file or directory private where the mode does not; some file systems have neither."""
+    if sys.platform == "win32":
+        with contextlib.suppress(OSError):
+            acl.make_private(path)
+
+
 def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
+
+
+if sys.platform == "win32":
+    import _winapi
+    import msvcrt
+
+    _FILE_READ_DATA, _FILE_APPEND_DATA, _FILE_READ_ATTRIBUTES, _SYNCHRONIZE = 0x1, 0x4, 0x80, 0x100000
+    _FILE_SHARE_ALL, _OPEN_ALWAYS = 0x7, 4
+
+    def open_to_append(path: Path) -> int:
+        """Open a private file that several processes append to. Raises OSError.
+
+        Each write is at the end of the file, and others may rename it while it is open; Python's `open` has neither.
+        """
+        access = _FILE_READ_DATA | _FILE_APPEND_DATA | _FILE_READ_ATTRIBUTES | _SYNCHRONIZE
+        shared, start = _FILE_SHARE_ALL, _winapi.NULL
+        handle = sharing.retry(lambda: _winapi.CreateFile(str(path), access, shared, start, _OPEN_ALWAYS, 0, start))
+        return msvcrt.open_osfhandle(handle, os.O_APPEND | os.O_NOINHERIT)
+
+else:
+
+    def open_to_append(path: Path) -> int:
+        """Open a private file that several processes append to. Raises OSError."""
+        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
 
 class FileLock:
@@ -142,19 +198,30 @@ class FileLock:
 
 
 if sys.platform == "win32":
-    import msvcrt
+    # Others can neither read nor write a locked byte, so it is one that no file has.
+    _LOCKED_BYTE = 1 << 40
 
     def try_lock(descriptor: int) -> bool:
         """Lock an open file against other processes if it is free; return whether it was."""
         try:
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        except PermissionError:
+            _set_lock(descriptor, msvcrt.LK_NBLCK)
+        except OSError as exc:
+            if exc.errno in (errno.EBADF, errno.EINVAL):
+                raise
             return False
         return True
 
     def unlock(descriptor: int) -> None:
         """Unlock an open file, which stays open."""
-        msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
+        _set_lock(descriptor, msvcrt.LK_UNLCK)
+
+    def _set_lock(descriptor: int, operation: int) -> None:
+        position = os.lseek(descriptor, 0, os.SEEK_CUR)
+        os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)
+        try:
+            msvcrt.locking(descriptor, operation, 1)
+        finally:
+            os.lseek(descriptor, position, os.SEEK_SET)
 
 else:
     import fcntl

@@ -184,3 +184,21 @@ def _servers(cli: CliRunner) -> list[dict[str, Any]]:
     tree = jsonc.loads(cli.config.read_text(encoding="utf-8"))
     assert isinstance(tree, dict)
     return [{"name": name, "entry": entry} for name, entry in tree["mcpServers"].items()]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16-le", "utf-16-be"])
+def test_a_config_of_a_windows_editor_keeps_its_encoding_its_mark_and_its_line_ends(
+    cli: CliRunner, encoding: str
+) -> None:
+    text = "\ufeff" + TEXT.replace("clocks", "ührs").replace("\n", "\r\n")
+    cli.config.write_bytes(text.removeprefix("\ufeff" if encoding == "utf-8-sig" else "").encode(encoding))
+    before = cli.config.read_bytes()
+    assert cli.run("disable", "time").code == 0
+    changed = cli.config.read_bytes().decode(encoding.removesuffix("-sig"))
+    assert changed.startswith("\ufeff{\r\n")
+    assert '"enabled": false' in changed
+    assert changed.count("\n") == changed.count("\r\n")
+    assert cli.run("add", "git", "--", "x").code == 0
+    assert cli.run("remove", "git").code == 0
+    assert cli.run("enable", "time").code == 0
+    assert cli.config.read_bytes().decode(encoding).replace(', "enabled": true', "") == before.decode(encoding)

@@ -1,6 +1,7 @@
 """A server that is a command line program, as the config describes it."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -121,12 +122,14 @@ def test_stdin_can_be_taken_away(read_config: ReadConfig, pack: str) -> None:
     assert not show.stdin
 
 
-def test_only_few_variables_reach_the_program(read_config: ReadConfig, pack: str) -> None:
-    variables = {"PATH": "/bin:.:rel:/usr/bin", "LC_ALL": "C", "IT_SOCKET": "s", "GIT_DIR": "x", "A_1": "1", "B": "b"}
+def test_only_few_variables_reach_the_program(read_config: ReadConfig, pack: str, tmp_path: Path) -> None:
+    programs, local = map(str, (tmp_path / "bin", tmp_path / "local"))
+    path = os.pathsep.join([programs, ".", "rel", local])
+    variables = {"PATH": path, "LC_ALL": "C", "IT_SOCKET": "s", "GIT_DIR": "x", "A_1": "1", "B": "b"}
     made = line(read_config(server(env=["A_*"]), **variables))
 
     assert made.env == {
-        "PATH": "/bin:/usr/bin",
+        "PATH": f"{programs}{os.pathsep}{local}",
         "LC_ALL": "C",
         "IT_SOCKET": "s",
         "A_1": "1",
@@ -147,9 +150,9 @@ def test_roots_are_beside_the_config_and_end_where_the_program_looks(
 ) -> None:
     made = line(read_config(server(cwd={"roots": ["work/../src", "${B}/x"]}), B="/b"))
 
-    assert made.roots == (str(tmp_path / "src"), "/b/x")
+    assert made.roots == (str(tmp_path / "src"), str(tmp_path / "/b/x"))
     assert made.cwd == str(tmp_path / "src")
-    assert made.env["IT_CEILING"] == f"{tmp_path}:/b"
+    assert made.env["IT_CEILING"] == f"{tmp_path}{os.pathsep}{tmp_path / '/b'}"
 
 
 def test_a_root_without_its_variable_breaks_the_server(read_config: ReadConfig, pack: str) -> None:

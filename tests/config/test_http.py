@@ -97,7 +97,7 @@ def test_paths_are_relative_to_the_file_and_may_have_variables(read_config: Read
 
     assert found is not None
     assert found.listen == UnixAddress(str(tmp_path / "run" / "mcp.sock"))
-    assert found.tls == Tls("/run/c/cert.pem", "/home/me/key.pem")
+    assert found.tls == Tls(str(tmp_path / "/run/c/cert.pem"), str(tmp_path / "/home/me/key.pem"))
 
 
 def test_a_variable_of_a_path_that_is_not_set_is_told_and_stays_in_the_path(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.config.read import find, read
-from dynamic_mcp.config.resolved import Config, OAuth, Remote, Timeouts
+from dynamic_mcp.config.resolved import Config, OAuth, Program, Remote, Timeouts
 from dynamic_mcp.errors import ConfigError
 
 ReadConfig = Callable[..., Config]
@@ -73,9 +73,9 @@ def test_a_program_may_be_named_by_the_argument_the_variable_or_its_place(tmp_pa
         return find(argument, environment, cwd=here, user_dir=user)
 
     assert found("a.json", named) == here / "a.json"
-    assert found("~/a.json", named) == Path("/home/me/a.json")
-    assert found("/a.json", named) == Path("/a.json")
-    assert found(None, named) == Path("/home/me/named.json")
+    assert found("~/a.json", named) == here / "/home/me/a.json"
+    assert found("/a.json", named) == here / "/a.json"
+    assert found(None, named) == here / "/home/me/named.json"
     (user / "dynamic-mcp.json").touch()
     assert found(None, {"DYNAMIC_MCP_CONFIG": ""}) == user / "dynamic-mcp.json"
     (here / "dynamic-mcp.json").touch()
@@ -90,7 +90,7 @@ def test_a_new_config_goes_to_the_users_directory_unless_a_place_is_named_or_has
         return find(argument, environment, cwd=here, user_dir=user, may_be_new=True)
 
     assert found(None, {}) == user / "dynamic-mcp.json"
-    assert found(None, {"DYNAMIC_MCP_CONFIG": "/b.json"}) == Path("/b.json")
+    assert found(None, {"DYNAMIC_MCP_CONFIG": "/b.json"}) == here / "/b.json"
     assert found("a.json", {}) == here / "a.json"
     (here / "dynamic-mcp.json").touch()
     assert found(None, {}) == here / "dynamic-mcp.json"
@@ -184,3 +184,22 @@ def test_reading_a_plain_config_imports_nothing_that_only_others_need(tmp_path: 
     )
 
     assert done.stdout == "[] []\n"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
+def test_a_config_and_its_env_file_may_be_those_of_windows_programs(tmp_path: Path, encoding: str) -> None:
+    file = tmp_path / "dynamic-mcp.json"
+    text = '{\r\n  "mcpServers": {"ä": {"command": "x", "env_file": "a.env"}}\r\n}\r\n'
+    file.write_bytes(text.encode(encoding))
+    (tmp_path / "a.env").write_bytes("TOKEN=ä\r\nB=2\r\n".encode(encoding))
+    (group,) = read(file, {}).groups
+    assert group.name == "ä"
+    assert isinstance(group.upstream, Program)
+    assert group.upstream.env == {"TOKEN": "ä", "B": "2"}
+
+
+def test_a_config_with_half_a_character_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "dynamic-mcp.json"
+    file.write_bytes(b"\xff\xfe{\0}")
+    with pytest.raises(ConfigError, match="is not UTF-16"):
+        read(file, {})

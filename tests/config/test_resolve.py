@@ -187,7 +187,7 @@ def test_defaults_stand_in_for_what_a_server_leaves_out(read_config: ReadConfig)
     assert shown.direct == DirectTools(globs=("read_*",))
     assert (group.eager, group.idle_after_s, group.attempts, group.concurrency) == (True, None, 20, 1)
     assert config.max_message_bytes == group.max_message_bytes == 65536
-    assert program(config).cwd == "/srv"
+    assert program(config).cwd == str(config.file.parent / "/srv")
     assert program(config).env == {"KEEP": "k", "A": "1"}
 
 
@@ -236,7 +236,7 @@ def test_a_servers_own_values_win_one_by_one(read_config: ReadConfig) -> None:
     assert shown.tools == ToolFilter(include=("a*",), exclude=())
     assert shown.direct == DirectTools()
     assert (group.eager, group.idle_after_s, group.attempts, group.concurrency) == (False, 9, 1, 2)
-    assert program(config).cwd == "/own"
+    assert program(config).cwd == str(config.file.parent / "/own")
     assert program(config).env == {"DROP": "kept", "A": "own", "B": "shared"}
 
 

@@ -1,8 +1,10 @@
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynamic_mcp.config.substitute import Expansion, expand
+from dynamic_mcp.config.substitute import Expansion, Surroundings, expand
 
 ENVIRONMENT = {"A": "one", "B": "two", "EMPTY": "", "NESTED": "${A} $${B} $A", "_x1": "three"}
 
@@ -107,3 +109,14 @@ def test_without_variables_nothing_but_defaults_changes(text: str) -> None:
 def test_a_long_hostile_text_takes_no_more_than_linear_time(piece: str) -> None:
     expand(piece * 100_000, ENVIRONMENT)
     expand(piece * 100_000 + "}", ENVIRONMENT)
+
+
+def test_names_are_the_same_in_any_case_on_windows_only(tmp_path: Path) -> None:
+    variables = {"PATH": "C:\\bin", "Key": "k"}
+    windows = Surroundings(variables, "win32", tmp_path, {"token": "t", "path": "D:\\bin"})
+    text = "${Path} ${key} ${TOKEN}"
+    assert expand(text, windows.environment).text == "C:\\bin k ${TOKEN}"
+    assert expand(text, windows.all_variables()).text == "D:\\bin k t"
+    assert sorted(windows.all_variables()) == ["Key", "path", "token"]
+    elsewhere = Surroundings(variables, "linux", tmp_path)
+    assert expand(text, elsewhere.all_variables()).undefined == ("Path", "key", "TOKEN")

@@ -8,6 +8,7 @@ import pytest
 
 from dynamic_mcp.config.read import read
 from dynamic_mcp.config.resolved import Broken, Config, GroupConfig, IdentityProviderConfig, OAuth, Program, Remote
+from dynamic_mcp.system.text import os_reason
 
 ReadConfig = Callable[..., Config]
 
@@ -64,7 +65,7 @@ def test_variables_are_filled_in_wherever_a_program_is_described(read_config: Re
         command="/opt/run",
         args=("--x=/opt", "$A", "none"),
         env={"${A}": "/opt"},
-        cwd="/opt",
+        cwd=str(config.file.parent / "/opt"),
         own=frozenset({"${A}"}),
         withheld=frozenset({"A"}),
     )
@@ -119,7 +120,7 @@ def test_variables_are_filled_in_wherever_a_remote_server_is_described(read_conf
             issuer="https://aa",
             account="aa4",
             grant="client_credentials",
-            private_key_file="/aa.pem",
+            private_key_file=str(config.file.parent / "/aa.pem"),
             private_key_alg="ES256",
             client_metadata_url="https://aa/client",
         ),
@@ -314,7 +315,12 @@ def test_a_variables_file_fills_in_what_the_config_names_and_gives_programs_noth
 def test_roots_are_uris_or_directories_beside_the_config(read_config: ReadConfig, tmp_path: Path) -> None:
     roots = ["file:///srv", "work", "${HOME}/x", "https://example.com/"]
     config = read_config({"mcpServers": {}, "settings": {"roots": roots}}, HOME="/h")
-    assert config.roots == ("file:///srv", (tmp_path / "work").as_uri(), "file:///h/x", "https://example.com/")
+    assert config.roots == (
+        "file:///srv",
+        (tmp_path / "work").as_uri(),
+        (tmp_path / "/h/x").as_uri(),
+        "https://example.com/",
+    )
     assert read_config({"mcpServers": {}, "settings": {"roots": "."}}).roots == (tmp_path.as_uri(),)
     one = read_config({"mcpServers": {}, "settings": {"roots": "work"}})
     assert one.roots == ((tmp_path / "work").as_uri(),)
@@ -339,8 +345,10 @@ def test_an_env_file_that_cannot_be_read_is_named(read_config: ReadConfig, tmp_p
 
     config = read_config({"mcpServers": {"a": {"command": "x", "env_file": files}}})
 
+    with pytest.raises(FileNotFoundError) as caught:
+        (tmp_path / "gone.env").stat()
     assert reason(config).split("; ") == [
-        f"mcpServers.a.env_file[0]: cannot read `{tmp_path / 'gone.env'}`: no such file or directory",
+        f"mcpServers.a.env_file[0]: cannot read `{tmp_path / 'gone.env'}`: {os_reason(caught.value)}",
         f"mcpServers.a.env_file[1]: cannot read `{tmp_path}`: is a directory",
         f"mcpServers.a.env_file[2]: cannot read `{tmp_path / 'latin.env'}`: it is not UTF-8",
     ]

@@ -47,8 +47,8 @@ def test_a_program_without_a_directory_starts_in_that_of_the_workspace_or_else_i
     def directories(config: Config) -> list[object]:
         return [each.upstream.cwd for each in config.groups if isinstance(each.upstream, Program)]
 
-    assert directories(configs.base) == [None, f"{file.parent}/sub"]
-    assert directories(configs.by_workspace[workspace]) == ["/work", f"{file.parent}/sub"]
+    assert directories(configs.base) == [None, str(file.parent / "sub")]
+    assert directories(configs.by_workspace[workspace]) == ["/work", str(file.parent / "sub")]
 
 
 def test_a_missing_variable_breaks_a_server_for_its_own_workspace_only(file: Path) -> None:

@@ -134,7 +134,7 @@ def test_a_folder_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
 
 def test_every_record_about_a_group_names_it_first_and_carries_its_name() -> None:
     for file in PACKAGE.rglob("*.py"):
-        tree = ast.parse(file.read_text())
+        tree = ast.parse(file.read_text(encoding="utf-8"))
         loggers = {
             ast.unparse(node.targets[0])
             for node in ast.walk(tree)
@@ -162,3 +162,13 @@ def test_a_record_keeps_what_else_it_carries_beside_its_group(caplog: pytest.Log
 def test_a_record_about_no_group_has_none_whatever_it_says() -> None:
     record = logging.makeLogRecord({"msg": "group %s is ready", "args": ("x",)})
     assert group_of(record) is None
+
+
+def test_a_file_that_another_writer_has_open_is_rotated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    idle = LogFile(tmp_path)
+    idle.write("first\n")
+    monkeypatch.setattr(log_output, "MAX_FILE_BYTES", 10)
+    LogFile(tmp_path).write("second\n")
+    assert [file.name for file in find_log_files(tmp_path)] == ["dynamic-mcp.log.1"]
+    idle.write("third\n")
+    assert [file.read_bytes() for file in find_log_files(tmp_path)] == [b"first\nsecond\n", b"third\n"]

@@ -54,5 +54,7 @@ def test_threads_that_read_a_type_first_and_at_once_all_read_it() -> None:
 
 def test_nothing_reads_json_as_a_type_in_another_way() -> None:
     root = Path(dynamic_mcp.__file__).parent
-    found = {str(path.relative_to(root)) for path in root.rglob("*.py") if READS.search(path.read_text())}
+    found = {
+        str(path.relative_to(root)) for path in root.rglob("*.py") if READS.search(path.read_text(encoding="utf-8"))
+    }
     assert found == set()

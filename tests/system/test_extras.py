@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import tomllib
 from pathlib import Path
+from shlex import quote
 
 import pytest
 
@@ -79,9 +80,9 @@ def test_a_program_that_a_runner_keeps_in_its_cache_is_run_with_the_packages(pre
 
 
 def test_elsewhere_the_pip_of_this_very_python_installs_them(tmp_path: Path) -> None:
-    assert install_hint("otel", tmp_path, has_pip=True) == (
-        f"install it: `{sys.executable} -m pip install opentelemetry-exporter-otlp-proto-http opentelemetry-sdk`"
-    )
+    packages = "opentelemetry-exporter-otlp-proto-http opentelemetry-sdk"
+    hint = f"install it: `{quote(sys.executable)} -m pip install {packages}`"
+    assert install_hint("otel", tmp_path, has_pip=True) == hint
 
 
 def test_uv_installs_them_into_an_environment_without_pip(tmp_path: Path) -> None:

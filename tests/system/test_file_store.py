@@ -78,7 +78,7 @@ def test_a_type_without_members_has_its_number_all_the_same() -> None:
 
 def test_a_dict_keeps_what_python_can_say() -> None:
     codec = DictCodec(1)
-    value = {"nan": math.inf, "large": 10**40, "half": "\ud800", "path": os.fsdecode(b"/\xff")}
+    value = {"nan": math.inf, "large": 10**40, "half": "\ud800", "path": "/\udcff"}
     assert codec.decode(codec.encode(value)) == {**value, "form": 1}
 
 

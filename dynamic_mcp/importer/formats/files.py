@@ -9,7 +9,8 @@ import tempfile
 from pathlib import Path
 
 from dynamic_mcp.errors import DynamicMcpError
-from dynamic_mcp.system import file_reader, paths
+from dynamic_mcp.system import file_reader, paths, sharing
+from dynamic_mcp.system.encoding import encoding_of
 from dynamic_mcp.system.text import os_reason
 
 
@@ -31,6 +32,14 @@ def read_bytes(file: Path) -> bytes | None:
         raise FileError(file, f"cannot be read: {os_reason(exc)}") from exc
 
 
+def read_bytes_of(file: Path, text: str | None) -> bytes | None:
+    """Return the content of a file that had this text, None if there was no file. Raises FileError if it differs."""
+    data = read_bytes(file)
+    if (None if data is None else data.decode(encoding_of(data), "replace")) != text:
+        raise _changed(file)
+    return data
+
+
 def write_bytes(file: Path, data: bytes, *, expected: bytes | None, is_private: bool = False) -> list[Path]:
     """Replace a file whose content is `expected` (None: no file); return the directories that were created.
 
@@ -38,7 +47,7 @@ def write_bytes(file: Path, data: bytes, *, expected: bytes | None, is_private: 
     only. Raises FileError, and then nothing has changed.
     """
     if read_bytes(file) != expected:
-        raise FileError(file, "has changed in the meantime", hint="run the command again")
+        raise _changed(file)
     target = file.resolve()
     directories = _make_directories(target.parent)
     try:
@@ -58,6 +67,10 @@ def remove(file: Path, directories: list[Path]) -> None:
     _remove_directories(directories)
 
 
+def _changed(file: Path) -> FileError:
+    return FileError(file, "has changed in the meantime", hint="run the command again")
+
+
 def _replace(target: Path, data: bytes, *, is_private: bool) -> None:
     descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:100]}-")
     written = Path(name)
@@ -67,7 +80,7 @@ def _replace(target: Path, data: bytes, *, is_private: bool) -> None:
             file.flush()
             _copy_attributes(written, target, is_private=is_private)
             os.fsync(file.fileno())
-        written.replace(target)
+        sharing.replace(written, target)
     except BaseException:
         written.unlink(missing_ok=True)
         raise

@@ -13,12 +13,11 @@ from json import JSONDecodeError
 from pathlib import Path
 
 from dynamic_mcp.config.keys import format_path
-from dynamic_mcp.system import file_reader
+from dynamic_mcp.system import encoding, file_reader
 from dynamic_mcp.system.text import os_reason
 
 _LARGEST_JSON5 = 256 * 1024
 _DOUBLED = "is defined twice; the last one is used"
-_BOMS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 
 
 class UnreadableError(Exception):
@@ -57,14 +56,11 @@ def read_contents(file: Path) -> bytes:
 
 def decode(data: bytes) -> str:
     """Decode UTF-8, or UTF-16 with or without a byte order mark. Raises UnreadableError."""
-    encoding = next((name for mark, name in _BOMS if data.startswith(mark)), None)
-    if encoding is None and b"\0" in data[:2]:
-        encoding = "utf-16-be" if data[0] == 0 else "utf-16-le"
     try:
-        return data.decode(encoding or "utf-8")
+        return encoding.decode(data)
     except UnicodeDecodeError as exc:
-        before = data[: exc.start].decode(encoding or "utf-8", errors="replace")
-        name = "UTF-16" if encoding and "16" in encoding else "UTF-8"
+        before = data[: exc.start].decode(encoding.encoding_of(data), errors="replace")
+        name = encoding.name_of(data)
         raise UnreadableError(f"{_describe_position(before, len(before))}: is not {name}") from exc
 
 

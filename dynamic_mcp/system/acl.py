@@ -1,0 +1,114 @@
+"""The access control lists of files on Windows: makes files private, and tells which other users can use them.
+
+Private is what the user, Administrators and SYSTEM can use. Other systems have modes, and none of this.
+"""
+
+from __future__ import annotations
+
+import errno
+import sys
+from pathlib import Path
+
+from msgspec import Struct
+
+
+class OtherUsers(Struct, frozen=True):
+    """The names of other users and groups that can read or change a file, and of its owner if that is another."""
+
+    readers: tuple[str, ...] = ()
+    writers: tuple[str, ...] = ()
+    owner: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.readers or self.writers or self.owner)
+
+
+if sys.platform == "win32":
+    import ntsecuritycon
+    import win32api
+    import win32security
+
+    # SYSTEM, Administrators and TrustedInstaller, who can do anything; CREATOR OWNER and OWNER RIGHTS are the owner.
+    # https://learn.microsoft.com/windows/win32/secauthz/well-known-sids
+    _TRUSTED = (
+        "S-1-5-18",
+        "S-1-5-32-544",
+        "S-1-5-80-956008885-3418522649-1831038044-1853292631-2271478464",
+        "S-1-3-0",
+        "S-1-3-4",
+    )
+    _READ = ntsecuritycon.FILE_READ_DATA | ntsecuritycon.GENERIC_READ | ntsecuritycon.GENERIC_ALL
+    _WRITE = (
+        ntsecuritycon.FILE_WRITE_DATA
+        | ntsecuritycon.FILE_APPEND_DATA
+        | ntsecuritycon.FILE_DELETE_CHILD
+        | ntsecuritycon.DELETE
+        | ntsecuritycon.WRITE_DAC
+        | ntsecuritycon.WRITE_OWNER
+        | ntsecuritycon.GENERIC_WRITE
+        | ntsecuritycon.GENERIC_ALL
+    )
+    _ALLOWING = (win32security.ACCESS_ALLOWED_ACE_TYPE, win32security.ACCESS_ALLOWED_OBJECT_ACE_TYPE)
+
+    def make_private(path: Path) -> None:
+        """Let only this user, Administrators and SYSTEM use a file, or a directory and what is created in it.
+
+        Raises OSError, also for a file system without access control lists.
+        """
+        inherited = "OICI" if path.is_dir() else ""
+        users = "".join(f"(A;{inherited};FA;;;{each})" for each in ("SY", "BA", _own_sid()))
+        descriptor = win32security.ConvertStringSecurityDescriptorToSecurityDescriptor(
+            f"D:P{users}", win32security.SDDL_REVISION_1
+        )
+        protected = win32security.DACL_SECURITY_INFORMATION | win32security.PROTECTED_DACL_SECURITY_INFORMATION
+        try:
+            win32security.SetFileSecurity(str(path), protected, descriptor)
+        except win32security.error as exc:
+            raise _to_os_error(exc, path) from exc
+
+    def find_others(path: Path) -> OtherUsers:
+        """Return who else can use a file. Raises OSError."""
+        wanted = win32security.OWNER_SECURITY_INFORMATION | win32security.DACL_SECURITY_INFORMATION
+        try:
+            descriptor = win32security.GetNamedSecurityInfo(str(path), win32security.SE_FILE_OBJECT, wanted)
+        except win32security.error as exc:
+            raise _to_os_error(exc, path) from exc
+        trusted = {*_TRUSTED, _own_sid()}
+        owner = descriptor.GetSecurityDescriptorOwner()
+        owner_name = "" if owner is None or _to_text(owner) in trusted else _name_of(owner)
+        acl = descriptor.GetSecurityDescriptorDacl()
+        if acl is None:  # everyone can do everything
+            return OtherUsers(("Everyone",), ("Everyone",), owner_name)
+        readers, writers = dict[str, None](), dict[str, None]()
+        for (kind, flags), mask, *_, sid in map(acl.GetAce, range(acl.GetAceCount())):
+            if kind in _ALLOWING and not flags & win32security.INHERIT_ONLY_ACE and _to_text(sid) not in trusted:
+                readers |= dict.fromkeys([_name_of(sid)] if mask & _READ else [])
+                writers |= dict.fromkeys([_name_of(sid)] if mask & _WRITE else [])
+        return OtherUsers(tuple(readers), tuple(writers), owner_name)
+
+    def _own_sid() -> str:
+        token = win32security.OpenProcessToken(win32api.GetCurrentProcess(), win32security.TOKEN_QUERY)
+        return _to_text(win32security.GetTokenInformation(token, win32security.TokenUser)[0])
+
+    def _to_text(sid: win32security.PySID) -> str:
+        return str(win32security.ConvertSidToStringSid(sid))
+
+    def _name_of(sid: win32security.PySID) -> str:
+        """Return the name of a user or group, as `icacls` takes it."""
+        try:
+            name, domain, _ = win32security.LookupAccountSid("", sid)
+        except win32security.error:
+            return f"*{_to_text(sid)}"
+        return f"{domain}\\{name}" if domain else name
+
+    def _to_os_error(exc: win32security.error, path: Path) -> OSError:
+        return OSError(errno.EACCES, exc.strerror, str(path), exc.winerror)
+
+else:
+
+    def make_private(path: Path) -> None:
+        """Do nothing: a mode makes a file private."""
+
+    def find_others(path: Path) -> OtherUsers:
+        """Return nobody: a mode says who can use a file."""
+        return OtherUsers()
