@@ -19,7 +19,7 @@ from dynamic_mcp.config.secrets import plain_secrets
 from dynamic_mcp.errors import ConfigError, InvalidArguments, NotFound
 from dynamic_mcp.importer.formats import files
 from dynamic_mcp.importer.journal import FileChange
-from dynamic_mcp.system import encoding, paths
+from dynamic_mcp.system import file_reader, paths
 from dynamic_mcp.system.file_reader import read_bytes
 from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.system.text import os_reason
@@ -89,11 +89,11 @@ def rename_fields(context: Invocation) -> int:
     with hold_change_lock():
         parse(file)  # raises a precise error if that is not enough
         before = read_bytes(file)
-        text = encoding.decode_with_mark(before)
+        text = file_reader.decode_with_mark(before)
         renaming = Renaming(jsonc.loads(text.removeprefix("\ufeff")))
         entry = None
         if renaming.renamed:
-            after = encoding.encode_like(renaming.rewrite(text), before)
+            after = file_reader.encode_like(renaming.rewrite(text), before)
             entry = open_journal().apply("check --fix", "", timestamp(), [FileChange(file, before, after)])
     if entry is None:
         context.out.say(f"no field of `{file}` has an old name; nothing was changed")
@@ -134,7 +134,7 @@ def _read_with(file: Path, name: str) -> str:
 def read_text(file: Path) -> str:
     """Return the text of a config, with its byte order mark. Raises ConfigError."""
     document_of(file)  # raises a precise error
-    return encoding.decode_with_mark(read_bytes(file))
+    return file_reader.decode_with_mark(read_bytes(file))
 
 
 def _write(file: Path, before: str | None, after: str) -> None:
@@ -145,7 +145,7 @@ def _write(file: Path, before: str | None, after: str) -> None:
     except OSError as exc:
         raise ConfigError(str(file), "", f"cannot be written: {os_reason(exc)}") from exc
     present = files.read_bytes_of(file, before)
-    files.write_bytes(file, encoding.encode_like(after, present), expected=present, is_private=before is None)
+    files.write_bytes(file, file_reader.encode_like(after, present), expected=present, is_private=before is None)
 
 
 def _report(context: Invocation, file: Path, name: str, done: str, entry: Mapping[str, object] | None) -> None:

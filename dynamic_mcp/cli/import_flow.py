@@ -32,7 +32,7 @@ from dynamic_mcp.importer.formats import files
 from dynamic_mcp.importer.journal import FileChange
 from dynamic_mcp.importer.model import Entry, ForeignServer, Machine, Notice, Reading, SettingsSource, ToolScope
 from dynamic_mcp.importer.planner import ImportRequest, build_config, plan_import
-from dynamic_mcp.system import encoding
+from dynamic_mcp.system import file_reader
 from dynamic_mcp.system.text import pluralize
 
 if TYPE_CHECKING:
@@ -274,12 +274,12 @@ def list_changes(plan: Plan, *, is_private: bool) -> Iterator[FileChange]:
     """Yield the changes of the env file and the config of a plan."""
     if plan.variables:
         before = files.read_bytes(plan.env_file)
-        text = set_variables(encoding.decode_with_mark(before or b""), plan.variables)
-        after = encoding.encode_like(text, before)
+        text = set_variables(file_reader.decode_with_mark(before or b""), plan.variables)
+        after = file_reader.encode_like(text, before)
         yield FileChange(plan.env_file, before, after, is_private=True)
     if plan.is_changed:
         before = files.read_bytes_of(plan.output, plan.before)
-        yield FileChange(plan.output, before, encoding.encode_like(plan.after, before), is_private=is_private)
+        yield FileChange(plan.output, before, file_reader.encode_like(plan.after, before), is_private=is_private)
 
 
 def _is_exposed(file: Path, environment: Mapping[str, str]) -> bool:

@@ -419,7 +419,7 @@ def parse_ps(output: str) -> dict[int, ProcessInfo]:
 
 
 def _read_proc(entry: Path) -> ProcessInfo | None:
-    if not entry.name.isdigit():
+    if sys.platform == "win32" or not entry.name.isdigit():
         return None
     try:
         # the name before it may contain spaces and brackets

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dynamic_mcp.config.location import resolve_home
 from dynamic_mcp.config.types import Inherit
-from dynamic_mcp.system import encoding
+from dynamic_mcp.system import file_reader
 from dynamic_mcp.system.file_reader import read_bytes
 
 _SAFE_NAMES = """
@@ -96,7 +96,7 @@ def read_env_file(path: Path) -> dict[str, str]:
 
     from dotenv import dotenv_values
 
-    text = encoding.decode(read_bytes(path, may_be_piped=True))
+    text = file_reader.decode(read_bytes(path, may_be_piped=True))
     values = dotenv_values(stream=StringIO(text), interpolate=False)
     return {name: value for name, value in values.items() if value is not None}
 

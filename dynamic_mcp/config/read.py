@@ -22,7 +22,7 @@ from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.substitute import Surroundings
 from dynamic_mcp.config.workspace import SERVER_MARK, Workspace
 from dynamic_mcp.errors import ConfigError
-from dynamic_mcp.system import encoding, file_reader
+from dynamic_mcp.system import file_reader
 from dynamic_mcp.system.text import os_reason
 
 _SMALLEST = '`{"mcpServers": {}}`'
@@ -231,7 +231,7 @@ def _read_text(file: Path) -> tuple[str, list[str]]:
     """Read the file. Also return warnings about other users who can write it and so run programs as this user."""
     try:
         data, status = file_reader.read_with_status(file, may_be_piped=True)
-        return encoding.decode(data), list(_find_distrust(status))
+        return file_reader.decode(data), list(_find_distrust(status))
     except FileNotFoundError as exc:
         raise ConfigError(str(file), "", "does not exist", hint=f"create it, starting with {_SMALLEST}") from exc
     except IsADirectoryError as exc:
@@ -239,7 +239,7 @@ def _read_text(file: Path) -> tuple[str, list[str]]:
     except OSError as exc:
         raise ConfigError(str(file), "", f"cannot be read: {os_reason(exc)}") from exc
     except UnicodeDecodeError as exc:
-        name = encoding.name_of(data)
+        name = file_reader.encoding_name(data)
         raise ConfigError(
             str(file), f"byte {exc.start + 1}", f"is not {name}", hint="save the file as UTF-8"
         ) from exc

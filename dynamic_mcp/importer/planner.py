@@ -33,7 +33,7 @@ from dynamic_mcp.importer.formats import files
 from dynamic_mcp.importer.installer import TargetFile, list_targets
 from dynamic_mcp.importer.model import Entry, ForeignServer, Machine, Notice, Reading, SettingsSource, ToolScope
 from dynamic_mcp.importer.reader import read_tool
-from dynamic_mcp.system import encoding
+from dynamic_mcp.system import file_reader
 
 EMPTY = "{}\n"
 _OUTPUT_HINT = "fix it, or choose another file with --output"
@@ -206,9 +206,9 @@ def _find_flaw(server: ForeignServer) -> str:
 def _read_text(file: Path) -> str | None:
     data = files.read_bytes(file)
     try:
-        return None if data is None else encoding.decode_with_mark(data)
+        return None if data is None else file_reader.decode_with_mark(data)
     except UnicodeDecodeError as exc:
-        what = f"is not {encoding.name_of(data or b'')}"
+        what = f"is not {file_reader.encoding_name(data or b'')}"
         raise ConfigError(str(file), f"byte {exc.start + 1}", what, hint="save the file as UTF-8") from exc
 
 

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from dynamic_mcp.system import paths, sharing
+from dynamic_mcp.system import paths
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class DatabaseFile:
             except sqlite3.DatabaseError as exc:
                 if self.if_lost:
                     log.warning("%s cannot be read and is set aside; %s: %s", self.file, self.if_lost, exc)
-                    sharing.replace(self.file, self.file.with_suffix(".bad"))
+                    paths.replace(self.file, self.file.with_suffix(".bad"))
                 else:
                     log.info("%s is damaged and is recreated: %s", self.file, exc)
                 delete_database(self.file)
@@ -65,7 +65,7 @@ class DatabaseFile:
         # SQLite gives its journal files the mode of this one
         descriptor = os.open(self.file, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
         try:
-            if platform != "win32":
+            if sys.platform != "win32" and platform != "win32":
                 os.fchmod(descriptor, 0o600)
         finally:
             os.close(descriptor)

@@ -1,7 +1,11 @@
-"""Reads a user's files safely: regular files up to a size limit, never devices, and never a pipe that may block."""
+"""Reads a user's files safely: regular files up to a size limit, never devices, and never a pipe that may block.
+
+Texts are decoded and encoded as Windows programs write them.
+"""
 
 from __future__ import annotations
 
+import codecs
 import errno
 import logging
 import os
@@ -9,7 +13,7 @@ import stat
 import sys
 from pathlib import Path
 
-from dynamic_mcp.system import acl, sharing
+from dynamic_mcp.system import paths
 from dynamic_mcp.system.text import pluralize
 
 log = logging.getLogger(__name__)
@@ -60,7 +64,7 @@ def _read(
     try:
         # before opening it: opening a device can already have an effect
         _refuse_special(file, file.stat(), may_be_piped=may_be_piped, is_piped=is_piped)
-        descriptor = sharing.retry(lambda: os.open(file, flags), within_s=_OPEN_WITHIN_S)
+        descriptor = paths.retry(lambda: os.open(file, flags), within_s=_OPEN_WITHIN_S)
     except ValueError as exc:  # a null character
         raise OSError(errno.EINVAL, "not a valid file name", str(file)) from exc
     with os.fdopen(descriptor, "rb") as opened:
@@ -79,6 +83,8 @@ def _read(
 
 def _make_private(file: Path, descriptor: int, status: os.stat_result) -> None:
     if sys.platform == "win32":
+        from dynamic_mcp.system import acl
+
         try:
             if not acl.find_others(file):
                 return
@@ -113,3 +119,36 @@ def _is_null_device(file: Path, status: os.stat_result) -> bool:
     if not stat.S_ISCHR(status.st_mode) or (status.st_dev, status.st_ino) != (null.st_dev, null.st_ino):
         return False
     return status.st_ino != 0 or file.name.lower() == os.devnull  # on Windows, the number of all devices is 0
+
+
+# --- the encodings of text files: UTF-8, and the UTF-16 of Windows PowerShell and Notepad ----------------------
+
+
+def encoding_of(data: bytes) -> str:
+    """Return the encoding of a text: UTF-16 by its byte order mark or an ASCII character at its start, or UTF-8."""
+    head = data[:2]
+    if head == codecs.BOM_UTF16_LE or (len(head) == 2 and head[0] and not head[1]):
+        return "utf-16-le"
+    if head == codecs.BOM_UTF16_BE or (len(head) == 2 and head[1] and not head[0]):
+        return "utf-16-be"
+    return "utf-8"
+
+
+def encoding_name(data: bytes) -> str:
+    """Return the encoding of a text as a user knows it."""
+    return "UTF-16" if encoding_of(data) != "utf-8" else "UTF-8"
+
+
+def decode(data: bytes) -> str:
+    """Return a text without its byte order mark. Raises UnicodeDecodeError."""
+    return decode_with_mark(data).removeprefix("\ufeff")
+
+
+def decode_with_mark(data: bytes) -> str:
+    """Return a text to edit: encoded by `encode_like`, it is the same bytes again. Raises UnicodeDecodeError."""
+    return data.decode(encoding_of(data))
+
+
+def encode_like(text: str, data: bytes | None) -> bytes:
+    """Encode a text as the file that it replaces, if there is one."""
+    return text.encode(encoding_of(data or b""))

@@ -9,7 +9,7 @@ import sys
 
 def os_user(platform: str = sys.platform) -> str:
     """Return the name of the process's user, ignoring the environment; the numeric id if there is no name."""
-    if platform == "win32":
+    if sys.platform == "win32" or platform == "win32":
         return getpass.getuser()
     import pwd
 

@@ -52,19 +52,18 @@ def directories(environment: Mapping[str, str], platform: str = sys.platform) ->
         if os.path.isabs(local):  # noqa: PTH117 - pathlib takes as long to load as all of this
             yield f"{local}\\{_APP}\\run"
             return
-    else:
-        yield from _runtime_directories(environment, platform)
+    elif sys.platform != "win32":
+        yield from _runtime_directories(environment, os.getuid(), platform)
     from platformdirs import user_state_dir
 
     state = user_state_dir(_APP, appauthor=False)
     if os.path.isabs(state):  # noqa: PTH117 - a relative one would be another one for each window
         yield f"{state}{os.sep}run"
-    if platform != "win32":
+    if sys.platform != "win32" and platform != "win32":
         yield f"/tmp/{_APP}-{os.getuid()}"  # noqa: S108 - it must belong to this user, or it is not used
 
 
-def _runtime_directories(environment: Mapping[str, str], platform: str) -> Iterator[str]:
-    user = os.getuid()
+def _runtime_directories(environment: Mapping[str, str], user: int, platform: str) -> Iterator[str]:
     runtime = environment.get("XDG_RUNTIME_DIR")
     if runtime and os.path.isabs(runtime):  # noqa: PTH117 - as above
         yield f"{runtime}/{_APP}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dynamic_mcp.system import encoding
+from dynamic_mcp.system import file_reader
 
 TEXT = '{"a": "ä\U0001f600"}\r\n'
 
@@ -21,23 +21,23 @@ TEXT = '{"a": "ä\U0001f600"}\r\n'
     ],
 )
 def test_a_text_is_read_and_keeps_its_encoding_its_mark_and_its_line_ends(data: bytes) -> None:
-    assert encoding.decode(data) == TEXT
-    text = encoding.decode_with_mark(data)
-    assert encoding.encode_like(text, data) == data
-    assert encoding.decode(encoding.encode_like(text.replace("a", "b"), data)) == TEXT.replace("a", "b")
+    assert file_reader.decode(data) == TEXT
+    text = file_reader.decode_with_mark(data)
+    assert file_reader.encode_like(text, data) == data
+    assert file_reader.decode(file_reader.encode_like(text.replace("a", "b"), data)) == TEXT.replace("a", "b")
 
 
 @pytest.mark.parametrize("data", [b"", b"x", b"\xef\xbb\xbf", b"\0", b"\0\0"])
 def test_a_short_text_is_utf_8(data: bytes) -> None:
-    assert encoding.encoding_of(data) == "utf-8"
+    assert file_reader.encoding_of(data) == "utf-8"
 
 
 def test_a_new_file_is_utf_8_without_a_mark() -> None:
-    assert encoding.encode_like("ä", None) == "ä".encode()
+    assert file_reader.encode_like("ä", None) == "ä".encode()
 
 
 @pytest.mark.parametrize(("data", "name"), [(b"{\xe4}", "UTF-8"), (b"\xff\xfe{", "UTF-16")])
 def test_what_is_in_another_encoding_is_refused(data: bytes, name: str) -> None:
     with pytest.raises(UnicodeDecodeError):
-        encoding.decode(data)
-    assert encoding.name_of(data) == name
+        file_reader.decode(data)
+    assert file_reader.encoding_name(data) == name

@@ -9,8 +9,7 @@ import tempfile
 from pathlib import Path
 
 from dynamic_mcp.errors import DynamicMcpError
-from dynamic_mcp.system import file_reader, paths, sharing
-from dynamic_mcp.system.encoding import encoding_of
+from dynamic_mcp.system import file_reader, paths
 from dynamic_mcp.system.text import os_reason
 
 
@@ -35,7 +34,7 @@ def read_bytes(file: Path) -> bytes | None:
 def read_bytes_of(file: Path, text: str | None) -> bytes | None:
     """Return the content of a file that had this text, None if there was no file. Raises FileError if it differs."""
     data = read_bytes(file)
-    if (None if data is None else data.decode(encoding_of(data), "replace")) != text:
+    if (None if data is None else data.decode(file_reader.encoding_of(data), "replace")) != text:
         raise _changed(file)
     return data
 
@@ -80,7 +79,7 @@ def _replace(target: Path, data: bytes, *, is_private: bool) -> None:
             file.flush()
             _copy_attributes(written, target, is_private=is_private)
             os.fsync(file.fileno())
-        sharing.replace(written, target)
+        paths.replace(written, target)
     except BaseException:
         written.unlink(missing_ok=True)
         raise

@@ -13,7 +13,7 @@ from json import JSONDecodeError
 from pathlib import Path
 
 from dynamic_mcp.config.keys import format_path
-from dynamic_mcp.system import encoding, file_reader
+from dynamic_mcp.system import file_reader
 from dynamic_mcp.system.text import os_reason
 
 _LARGEST_JSON5 = 256 * 1024
@@ -57,10 +57,10 @@ def read_contents(file: Path) -> bytes:
 def decode(data: bytes) -> str:
     """Decode UTF-8, or UTF-16 with or without a byte order mark. Raises UnreadableError."""
     try:
-        return encoding.decode(data)
+        return file_reader.decode(data)
     except UnicodeDecodeError as exc:
-        before = data[: exc.start].decode(encoding.encoding_of(data), errors="replace")
-        name = encoding.name_of(data)
+        before = data[: exc.start].decode(file_reader.encoding_of(data), errors="replace")
+        name = file_reader.encoding_name(data)
         raise UnreadableError(f"{_describe_position(before, len(before))}: is not {name}") from exc
 
 
