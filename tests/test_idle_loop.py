@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
 import threading
@@ -10,6 +11,7 @@ import threading
 import pytest
 
 from tests.fakes import BOUND_S, settled
+from tests.idle_loop import IdleLoop
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the loop of Windows cannot tell when it is idle")
 
@@ -67,3 +69,18 @@ async def test_time_does_not_pass_meanwhile() -> None:
 
 async def test_several_that_wait_all_go_on() -> None:
     await asyncio.gather(*(settled() for _ in range(3)))
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_pipe_that_is_left_open_fails_the_test_that_leaves_it(*, ends: bool) -> None:
+    source, sink = os.pipe()
+    with os.fdopen(sink, "wb", 0) as other_end, contextlib.ExitStack() as stack:
+        loop = IdleLoop()
+        pipe = os.fdopen(source, "rb", 0)  # which the loop closes
+        loop.run_until_complete(loop.connect_read_pipe(asyncio.Protocol, pipe))
+        if ends:
+            other_end.close()
+            loop.run_until_complete(loop.idle())
+        else:
+            stack.enter_context(pytest.raises(AssertionError, match="left pipes open"))
+        loop.close()
