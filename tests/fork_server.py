@@ -43,7 +43,7 @@ def load() -> None:
         run(["--help"])
     for module in pkgutil.walk_packages(dynamic_mcp.__path__, "dynamic_mcp."):
         if not module.name.endswith("__main__"):
-            with contextlib.suppress(ImportError, AssertionError):  # it needs what is not installed, or Windows
+            with contextlib.suppress(ImportError, AssertionError):  # for what is not here
                 importlib.import_module(module.name)
     gc.collect()
     gc.freeze()

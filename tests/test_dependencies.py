@@ -11,7 +11,11 @@ from pathlib import Path
 import grimp
 import pytest
 
+from tests.windows import OF_OTHER_SYSTEMS
+
 ROOT = Path(__file__).parent.parent
+# What pywin32 installs, which only Windows has.
+OF_PYWIN32 = {"ntsecuritycon", "win32api", "win32security"}
 # Needed by another one without being imported here.
 NOT_IMPORTED = {"ruamel-yaml-clib"}  # the parser of ruamel.yaml whose events are read
 
@@ -23,10 +27,13 @@ def test_what_is_imported_is_declared_and_what_is_declared_is_imported() -> None
     declared = {to_name(each) for each in [*project["dependencies"], *(each for extra in extras for each in extra)]}
     imported = imported_packages()
     installed = metadata.packages_distributions()
+    of_windows = imported & OF_PYWIN32
+    imported -= of_windows
     missing = {name for name in imported if name not in installed}
     if missing:
         pytest.skip(f"not installed: {', '.join(sorted(missing))}")
     sources = {name: {to_name(each) for each in installed[name]} for name in imported}
+    sources |= {name: {"pywin32"} for name in of_windows}
     undeclared = {name: found for name, found in sources.items() if not found & declared}
 
     assert undeclared == {}
@@ -34,10 +41,15 @@ def test_what_is_imported_is_declared_and_what_is_declared_is_imported() -> None
 
 
 def test_every_module_can_be_imported() -> None:
-    modules = sorted(grimp.build_graph("dynamic_mcp", cache_dir=None).modules - {"dynamic_mcp.__main__"})
+    every = grimp.build_graph("dynamic_mcp", cache_dir=None).modules
+    modules = sorted(every - {"dynamic_mcp.__main__"} - OF_OTHER_SYSTEMS)
 
     assert len(modules) > 500
     assert [import_module(name).__name__ for name in modules] == modules
+    for name in OF_OTHER_SYSTEMS:
+        assert name in every
+        with pytest.raises((ImportError, AssertionError)):
+            import_module(name)
 
 
 def imported_packages() -> set[str]:

@@ -11,7 +11,7 @@ from dynamic_mcp.system import named_pipe
 
 assert sys.platform == "win32"
 
-from asyncio.windows_utils import PipeHandle  # noqa: E402 - there is none elsewhere
+from asyncio.windows_utils import PipeHandle  # noqa: E402
 
 # Ends that wait for a client, so that several can connect at once.
 _WAITING = 4

@@ -14,7 +14,7 @@ import time
 
 assert sys.platform == "win32"
 
-from dynamic_mcp.system.named_pipe import PipeConnection  # noqa: E402 - there is none elsewhere
+from dynamic_mcp.system.named_pipe import PipeConnection  # noqa: E402
 
 # As <poll.h> has them.
 POLLIN, POLLOUT, POLLERR, POLLHUP, POLLNVAL = 0x1, 0x4, 0x8, 0x10, 0x20

@@ -24,8 +24,6 @@ _ROOMS = (
 _PACKAGES = ("dotenv", "jsonpath_ng.ext.parser", "jsonschema_rs", "re2", "Stemmer")
 # Needs an optional package, and is loaded at the start if the config asks for it.
 _OPTIONAL = ("dynamic_mcp.config.cel",)
-# Loaded at the start where they are needed.
-_FOR_WINDOWS = ("dynamic_mcp.face.pipe_listener", "dynamic_mcp.face.window_streams", "dynamic_mcp.system.named_pipe")
 # Modules of features that only commands use.
 _OF_COMMANDS = ("check", "commands", "probe", "status")
 _FOR_HTTP = ("dynamic_mcp.face.auth", "dynamic_mcp.face.http", "dynamic_mcp.host.http_")
@@ -47,7 +45,7 @@ async def load_modules(config: Config, *, serves_http: bool, can_hand_over: bool
             await asyncio.to_thread(import_module, name)
         except Upgraded:
             return
-        except (ImportError, OSError) as exc:  # there may be no free descriptor
+        except (ImportError, AssertionError, OSError) as exc:  # it is for another system, or no descriptor is free
             log.debug("`%s` cannot be loaded: %s", name, exc)
     log.debug("preloaded the modules for serving")
 
@@ -55,7 +53,7 @@ async def load_modules(config: Config, *, serves_http: bool, can_hand_over: bool
 def list_modules(config: Config, *, serves_http: bool, can_hand_over: bool) -> Iterator[str]:
     """Yield the names of the modules that serving this config may need."""
     yield from _PACKAGES
-    unwanted: tuple[str, ...] = _OPTIONAL + _FOR_WINDOWS
+    unwanted: tuple[str, ...] = _OPTIONAL
     if can_hand_over:
         unwanted += _FOR_ERRORS
     if serves_http:

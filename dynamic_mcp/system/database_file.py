@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from dynamic_mcp.system import paths
+from dynamic_mcp.system import file_reader, paths
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class DatabaseFile:
             except sqlite3.DatabaseError as exc:
                 if self.if_lost:
                     log.warning("%s cannot be read and is set aside; %s: %s", self.file, self.if_lost, exc)
-                    paths.replace(self.file, self.file.with_suffix(".bad"))
+                    file_reader.replace(self.file, self.file.with_suffix(".bad"))
                 else:
                     log.info("%s is damaged and is recreated: %s", self.file, exc)
                 delete_database(self.file)

@@ -11,15 +11,23 @@ import logging
 import os
 import stat
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
-from dynamic_mcp.system import paths
 from dynamic_mcp.system.text import pluralize
 
 log = logging.getLogger(__name__)
 
+_T = TypeVar("_T")
+
 LARGEST_BYTES = 64 << 20
 
+# Virus scanners, indexers and editors have a file open for some milliseconds. On Windows, it can then be neither
+# replaced nor, sometimes, opened.
+IN_USE_WITHIN_S = 2.0
+_IN_USE_POLL_S = 0.02
 # How long another program may prevent the opening of a file.
 _OPEN_WITHIN_S = 0.5
 # A shell's `<(…)` and stdin by name: pipes that are already open.
@@ -64,7 +72,7 @@ def _read(
     try:
         # before opening it: opening a device can already have an effect
         _refuse_special(file, file.stat(), may_be_piped=may_be_piped, is_piped=is_piped)
-        descriptor = paths.retry(lambda: os.open(file, flags), within_s=_OPEN_WITHIN_S)
+        descriptor = retry(lambda: os.open(file, flags), within_s=_OPEN_WITHIN_S)
     except ValueError as exc:  # a null character
         raise OSError(errno.EINVAL, "not a valid file name", str(file)) from exc
     with os.fdopen(descriptor, "rb") as opened:
@@ -119,6 +127,29 @@ def _is_null_device(file: Path, status: os.stat_result) -> bool:
     if not stat.S_ISCHR(status.st_mode) or (status.st_dev, status.st_ino) != (null.st_dev, null.st_ino):
         return False
     return status.st_ino != 0 or file.name.lower() == os.devnull  # on Windows, the number of all devices is 0
+
+
+def replace(file: Path, target: Path) -> None:
+    """Rename a file, also over an existing one, once no other program prevents it. Raises OSError.
+
+    Blocks for at most `IN_USE_WITHIN_S`.
+    """
+    retry(lambda: file.replace(target))
+
+
+def retry(action: Callable[[], _T], *, within_s: float = IN_USE_WITHIN_S) -> _T:
+    """Return what the action returns. On Windows, repeat it while the system denies access, for at most this time.
+
+    Blocks. Raises what the action raises.
+    """
+    ends_at = time.monotonic() + (within_s if sys.platform == "win32" else 0)
+    while True:
+        try:
+            return action()
+        except PermissionError:
+            if time.monotonic() >= ends_at:
+                raise
+        time.sleep(_IN_USE_POLL_S)
 
 
 # --- the encodings of text files: UTF-8, and the UTF-16 of Windows PowerShell and Notepad ----------------------

@@ -16,7 +16,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
-from dynamic_mcp.system import paths
+from dynamic_mcp.system import file_reader, paths
 from dynamic_mcp.system.decoding import decode_as
 from dynamic_mcp.system.file_reader import LARGEST_BYTES, UnsuitableFileError, read_bytes, read_private, too_large
 from dynamic_mcp.system.text import os_reason
@@ -105,7 +105,7 @@ class FileStore(Generic[T]):
     def set_aside(self) -> None:
         """Rename the file to `.bad`, so that the next save starts a new one. Never raises OSError."""
         try:
-            paths.replace(self.file, self.file.with_suffix(".bad"))
+            file_reader.replace(self.file, self.file.with_suffix(".bad"))
         except OSError as exc:
             log.warning("%s cannot be set aside: %s", self.file, os_reason(exc))
 

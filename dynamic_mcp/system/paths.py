@@ -7,21 +7,17 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeVar
 
 import platformdirs
 
-log = logging.getLogger(__name__)
+from dynamic_mcp.system import file_reader
 
-_T = TypeVar("_T")
+log = logging.getLogger(__name__)
 
 _APP = "dynamic-mcp"
 _LOCK_POLL_S = 0.02
-# Virus scanners, indexers and editors have a file open for some milliseconds. On Windows, it can then be neither
-# replaced nor, sometimes, opened.
-IN_USE_WITHIN_S = 2.0
 
 
 def config_dir() -> Path:
@@ -115,33 +111,10 @@ def _replace(path: Path, data: bytes, *, durable: bool) -> None:
             file.flush()
             if durable:
                 os.fsync(file.fileno())
-        replace(written, path)
+        file_reader.replace(written, path)
     except BaseException:
         written.unlink()
         raise
-
-
-def replace(file: Path, target: Path) -> None:
-    """Rename a file, also over an existing one, once no other program prevents it. Raises OSError.
-
-    Blocks for at most `IN_USE_WITHIN_S`.
-    """
-    retry(lambda: file.replace(target))
-
-
-def retry(action: Callable[[], _T], *, within_s: float = IN_USE_WITHIN_S) -> _T:
-    """Return what the action returns. On Windows, repeat it while the system denies access, for at most this time.
-
-    Blocks. Raises what the action raises.
-    """
-    ends_at = time.monotonic() + (within_s if sys.platform == "win32" else 0)
-    while True:
-        try:
-            return action()
-        except PermissionError:
-            if time.monotonic() >= ends_at:
-                raise
-        time.sleep(_LOCK_POLL_S)
 
 
 def _make_private(path: Path) -> None:
@@ -171,7 +144,9 @@ if sys.platform == "win32":
         """
         access = _FILE_READ_DATA | _FILE_APPEND_DATA | _FILE_READ_ATTRIBUTES | _SYNCHRONIZE
         shared, start = _FILE_SHARE_ALL, _winapi.NULL
-        handle = retry(lambda: _winapi.CreateFile(str(path), access, shared, start, _OPEN_ALWAYS, 0, start))
+        handle = file_reader.retry(
+            lambda: _winapi.CreateFile(str(path), access, shared, start, _OPEN_ALWAYS, 0, start)
+        )
         return msvcrt.open_osfhandle(handle, os.O_APPEND | os.O_NOINHERIT)
 
 else:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.system import paths
+from dynamic_mcp.system import file_reader, paths
 
 
 class Refusal:
@@ -25,14 +25,14 @@ class Refusal:
 
 def test_what_is_denied_for_a_moment_is_done_on_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
-    assert paths.retry(Refusal(2)) == "done"
+    assert file_reader.retry(Refusal(2)) == "done"
 
 
 def test_what_stays_denied_is_an_error_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
     refusal = Refusal(1_000_000)
     with pytest.raises(PermissionError):
-        paths.retry(refusal, within_s=0.1)
+        file_reader.retry(refusal, within_s=0.1)
     assert refusal.left < 999_999
 
 
@@ -40,7 +40,7 @@ def test_elsewhere_what_is_denied_is_denied_at_once(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(sys, "platform", "linux")
     refusal = Refusal(2)
     with pytest.raises(PermissionError):
-        paths.retry(refusal)
+        file_reader.retry(refusal)
     assert refusal.left == 1
 
 

@@ -79,7 +79,7 @@ def _replace(target: Path, data: bytes, *, is_private: bool) -> None:
             file.flush()
             _copy_attributes(written, target, is_private=is_private)
             os.fsync(file.fileno())
-        paths.replace(written, target)
+        file_reader.replace(written, target)
     except BaseException:
         written.unlink(missing_ok=True)
         raise

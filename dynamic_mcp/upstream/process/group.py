@@ -20,7 +20,7 @@ from dynamic_mcp.config.resolved import Program
 from dynamic_mcp.system.pipes import enlarge
 from dynamic_mcp.system.prctl import forbid_inspection
 
-assert sys.platform != "win32"  # mypy passes over the rest there
+assert sys.platform != "win32"
 
 from dynamic_mcp.upstream.process import strays  # noqa: E402
 from dynamic_mcp.upstream.process.guardian import guardian  # noqa: E402

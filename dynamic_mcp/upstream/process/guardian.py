@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 
 from dynamic_mcp.config.workspace import SERVER_MARK
 
-assert sys.platform != "win32"  # mypy passes over the rest there
+assert sys.platform != "win32"
 
 from dynamic_mcp.upstream.process.strays import mark_prefix, no_server_mark  # noqa: E402
 

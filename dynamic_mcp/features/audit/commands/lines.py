@@ -27,7 +27,7 @@ from dynamic_mcp.features.audit.days import StoredLine
 from dynamic_mcp.features.audit.export import export
 from dynamic_mcp.features.audit.index import AuditIndex
 from dynamic_mcp.features.audit.query import CallCount, LineFilter, Subject, ms_of
-from dynamic_mcp.system import paths
+from dynamic_mcp.system import file_reader, paths
 from dynamic_mcp.system.text import escape, pluralize
 
 if TYPE_CHECKING:
@@ -380,7 +380,7 @@ def _write(path: Path, texts: Iterator[str]) -> int:
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
             count = _write_lines(file, texts)
-        paths.replace(new, path)
+        file_reader.replace(new, path)
     except BaseException:
         new.unlink(missing_ok=True)
         raise
