@@ -61,6 +61,7 @@ LAUNCHER
 # What differs between systems, and that the program works as a whole. With workers, since a test that takes too long ends
 # its process on Windows.
 part=(tests/config tests/system tests/mcp_wire tests/groups tests/tools tests/importer/test_cases.py
+  tests/upstream/test_{batch,job}.py tests/face/test_{listener,shared_daemon,window}.py
   tests/process/test_protocol.py tests/cli/test_call.py tests/cli/test_completion.py)
 
 case "${1:-}" in

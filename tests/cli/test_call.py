@@ -216,6 +216,7 @@ def test_a_server_on_a_terminal_cannot_write_there_what_it_likes(cli: CliRunner)
     assert cli.run("call", "full", "echo", text).out == "\x1b[31mred\x07 \x9b1m\n"
 
 
+@pytest.mark.posix_only("its server is started by a shell; Windows sends no SIGINT to one process")
 async def test_ctrl_c_cancels_the_call_at_the_server_and_exits_130(cli: CliRunner) -> None:
     heard = cli.folder / "heard.jsonl"
     server = full()

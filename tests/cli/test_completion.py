@@ -102,6 +102,7 @@ def test_without_a_config_nothing_is_offered_and_nothing_said(cli: CliRunner) ->
     assert (done.out.strip(), done.err) == ("", "")
 
 
+@pytest.mark.posix_only("asks bash")
 @pytest.mark.parametrize(
     ("words", "replies"),
     [

@@ -73,6 +73,9 @@ async def test_a_list_of_thousands_is_paged_and_read_from_its_pages(tmp_path: Pa
         while True:
             page = (await program.request("resources/list", params))["result"]
             uris += [resource["uri"] for resource in page["resources"]]
+            if not uris:  # the server has taken its time to connect
+                await program.hears("notifications/resources/list_changed")
+                continue
             if "nextCursor" not in page:
                 break
             params = {"cursor": page["nextCursor"]}

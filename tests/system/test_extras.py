@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import tomllib
 from pathlib import Path
-from shlex import quote
 
 import pytest
 
 from dynamic_mcp.system.extras import PACKAGES, install_hint
+from dynamic_mcp.system.shell import quote
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -69,7 +70,7 @@ def test_uv_installs_the_tool_from_where_it_came_with_all_that_was_added_before(
     tmp_path: Path, requirements: list[str], arguments: str
 ) -> None:
     write_receipt(tmp_path, *requirements)
-    assert install_hint("keyring", tmp_path) == f"install it: `uv tool install {arguments}`"
+    assert install_hint("keyring", tmp_path) == f"install it: `uv tool install {quote(*shlex.split(arguments))}`"
 
 
 @pytest.mark.parametrize("prefix", ["/root/.cache/uv/archive-v0/Zk3", "/root/.local/share/pipx/.cache/1a96"])

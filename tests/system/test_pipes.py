@@ -81,6 +81,7 @@ def write_in_burst(sink: Sink, *messages: bytes) -> None:
     burst_of(asyncio.get_running_loop()).handle(sink.write, messages)
 
 
+@pytest.mark.posix_only("a thread writes on Windows, and joins what waits for it")
 def test_the_first_message_of_a_burst_is_written_at_once_and_the_rest_together_at_its_end(
     runner: asyncio.Runner,
 ) -> None:
@@ -97,6 +98,7 @@ def test_the_first_message_of_a_burst_is_written_at_once_and_the_rest_together_a
     runner.run(write_four())
 
 
+@pytest.mark.posix_only("a thread writes on Windows, and joins what waits for it")
 def test_a_message_that_is_in_no_burst_is_written_at_once(runner: asyncio.Runner) -> None:
     async def write_three() -> None:
         async with opened() as (sink, read, _):
@@ -108,6 +110,7 @@ def test_a_message_that_is_in_no_burst_is_written_at_once(runner: asyncio.Runner
     runner.run(write_three())
 
 
+@pytest.mark.posix_only("a thread writes on Windows, and joins what waits for it")
 def test_a_burst_lasts_until_the_tasks_and_callbacks_of_its_messages_have_run(runner: asyncio.Runner) -> None:
     async def answer_in_tasks() -> None:
         loop = asyncio.get_running_loop()
@@ -160,6 +163,7 @@ def test_messages_keep_their_order_however_large_they_are(runner: asyncio.Runner
     runner.run(write_all())
 
 
+@pytest.mark.posix_only("a thread writes on Windows, and joins what waits for it")
 def test_a_message_that_is_large_is_not_held_until_the_end_of_the_burst(runner: asyncio.Runner) -> None:
     async def write_two() -> None:
         async with opened() as (sink, read, _):
@@ -179,6 +183,7 @@ def test_what_is_held_for_the_end_of_the_burst_is_written_before_the_sink_is_clo
     runner.run(write_and_close())
 
 
+@pytest.mark.posix_only("a thread writes on Windows, and joins what waits for it")
 def test_what_is_held_is_dropped_when_the_reader_goes_meanwhile(runner: asyncio.Runner) -> None:
     async def write_and_go() -> None:
         ours, theirs = os.pipe()
