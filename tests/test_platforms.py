@@ -60,7 +60,7 @@ BRANCHES = {
     "config/location.py": 1,
     "config/needs.py": 5,  # passes it on
     "config/read.py": 2,  # passes it on
-    "doctor/files.py": 2,
+    "doctor/files.py": 3,
     "doctor/listening.py": 1,
     "face/daemon_connection.py": 2,
     "face/listener.py": 2,

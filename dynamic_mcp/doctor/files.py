@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import stat
@@ -20,6 +21,7 @@ from dynamic_mcp.doctor.findings import Finding, Level, config_error
 from dynamic_mcp.errors import ConfigError, closest
 from dynamic_mcp.system import acl, paths
 from dynamic_mcp.system.os_user import os_user
+from dynamic_mcp.system.programs import find_on_windows
 from dynamic_mcp.system.shell import quote
 from dynamic_mcp.system.text import pluralize
 from dynamic_mcp.upstream.mask import mask_of
@@ -188,6 +190,10 @@ def _check_profile(profile: Profile, config: Config) -> Iterator[Finding]:
 def find_program(program: Program | CommandLine) -> str | None:
     """Return the file that the system would run for a command, if any."""
     command = program.command
+    if sys.platform == "win32":
+        with contextlib.suppress(FileNotFoundError):
+            return find_on_windows(command, program.env, cwd=program.cwd)
+        return None
     if os.sep in command and program.cwd is not None:
         command = str(Path(program.cwd) / command)
     return shutil.which(command, path=program.env.get("PATH", os.defpath))
