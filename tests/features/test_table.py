@@ -21,6 +21,7 @@ from dynamic_mcp.config.section import OfFeature, Section, file_fields
 from dynamic_mcp.features.table import FEATURES, Feature
 from dynamic_mcp.proxy.chain import ORDER
 from tests.program import odd
+from tests.windows import OF_OTHER_SYSTEMS
 
 PACKAGE = Path(str(dynamic_mcp.__file__)).parent
 BOUND_S = 60
@@ -49,16 +50,12 @@ else:
 for each in problems:
     print(each.where, each.message)
 """
-IMPORTS = """
+IMPORTS = f"""
 import pkgutil, dynamic_mcp
 from importlib import import_module
 for module in pkgutil.walk_packages(dynamic_mcp.__path__, "dynamic_mcp."):
-    if not module.name.endswith("__main__"):
-        try:
-            import_module(module.name)
-        except ImportError as exc:
-            if exc.name != "_winapi":  # Windows has it
-                raise
+    if not module.name.endswith("__main__") and module.name not in {sorted(OF_OTHER_SYSTEMS)}:
+        import_module(module.name)
 """
 
 
