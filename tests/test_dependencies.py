@@ -15,7 +15,7 @@ from tests.windows import OF_OTHER_SYSTEMS
 
 ROOT = Path(__file__).parent.parent
 # What pywin32 installs, which only Windows has.
-OF_PYWIN32 = {"ntsecuritycon", "win32api", "win32security"}
+OF_PYWIN32 = {"ntsecuritycon", "win32security"}
 # Needed by another one without being imported here.
 NOT_IMPORTED = {"ruamel-yaml-clib"}  # the parser of ruamel.yaml whose events are read
 

@@ -25,8 +25,9 @@ class OtherUsers(Struct, frozen=True):
 
 if sys.platform == "win32":
     import ntsecuritycon
-    import win32api
     import win32security
+
+    from dynamic_mcp.system.named_pipe import own_user
 
     # SYSTEM, Administrators and TrustedInstaller, who can do anything; CREATOR OWNER and OWNER RIGHTS are the owner.
     # https://learn.microsoft.com/windows/win32/secauthz/well-known-sids
@@ -56,7 +57,7 @@ if sys.platform == "win32":
         Raises OSError, also for a file system without access control lists.
         """
         inherited = "OICI" if path.is_dir() else ""
-        users = "".join(f"(A;{inherited};FA;;;{each})" for each in ("SY", "BA", _own_sid()))
+        users = "".join(f"(A;{inherited};FA;;;{each})" for each in ("SY", "BA", own_user()))
         descriptor = win32security.ConvertStringSecurityDescriptorToSecurityDescriptor(
             f"D:P{users}", win32security.SDDL_REVISION_1
         )
@@ -73,7 +74,7 @@ if sys.platform == "win32":
             descriptor = win32security.GetNamedSecurityInfo(str(path), win32security.SE_FILE_OBJECT, wanted)
         except win32security.error as exc:
             raise _to_os_error(exc, path) from exc
-        trusted = {*_TRUSTED, _own_sid()}
+        trusted = {*_TRUSTED, own_user()}
         owner = descriptor.GetSecurityDescriptorOwner()
         owner_name = "" if owner is None or _to_text(owner) in trusted else _name_of(owner)
         acl = descriptor.GetSecurityDescriptorDacl()
@@ -85,10 +86,6 @@ if sys.platform == "win32":
                 readers |= dict.fromkeys([_name_of(sid)] if mask & _READ else [])
                 writers |= dict.fromkeys([_name_of(sid)] if mask & _WRITE else [])
         return OtherUsers(tuple(readers), tuple(writers), owner_name)
-
-    def _own_sid() -> str:
-        token = win32security.OpenProcessToken(win32api.GetCurrentProcess(), win32security.TOKEN_QUERY)
-        return _to_text(win32security.GetTokenInformation(token, win32security.TokenUser)[0])
 
     def _to_text(sid: win32security.PySID) -> str:
         return str(win32security.ConvertSidToStringSid(sid))
