@@ -15,7 +15,6 @@ from msgspec import Struct
 from dynamic_mcp.cli.change_events import record_change
 from dynamic_mcp.cli.change_history import SETUP, report
 from dynamic_mcp.cli.change_lock import hold_change_lock
-from dynamic_mcp.cli.config_editor import read_text
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.machine import local_machine, open_journal, timestamp
 from dynamic_mcp.cli.output import Output
@@ -23,7 +22,7 @@ from dynamic_mcp.cli.own_program import find_own_program
 from dynamic_mcp.config.clients import find_client
 from dynamic_mcp.config.flaws import FlawError
 from dynamic_mcp.config.needs import RequiredVariables, find_required_variables
-from dynamic_mcp.config.read import parse_server_names
+from dynamic_mcp.config.read import parse
 from dynamic_mcp.config.read import read as read_config
 from dynamic_mcp.config.types import check_profile_name, check_url
 from dynamic_mcp.errors import ConfigError, DynamicMcpError, InvalidArguments
@@ -215,7 +214,7 @@ def _scope(adapter: Adapter, scope: str, machine: Machine) -> ToolScope:
 def _read_needs(context: Invocation, config: Path) -> RequiredVariables:
     """Return the variables that the config needs; none, with a warning, if it is invalid."""
     try:
-        parse_server_names(read_text(config), config)
+        parse(config)
         return find_required_variables(config, os.environ)
     except ConfigError as exc:
         context.out.say(f"warning: {exc.message}; the variables that it needs are not known")
@@ -224,7 +223,7 @@ def _read_needs(context: Invocation, config: Path) -> RequiredVariables:
 
 def _find_replaced(adapter: Adapter, scope: str, machine: Machine, config: Path) -> Replacement:
     """Return the servers of a tool to replace. Raises DynamicMcpError if the config has none of them."""
-    parse_server_names(read_text(config), config)
+    parse(config)
     scopes = tuple(ToolScope) if scope == "all" else (ToolScope(scope),)
     output = read_output(config, str(machine.home))
     found = plan_replacement(adapter, scopes, machine, output, output.servers)
