@@ -199,6 +199,18 @@ FEATURES = (
         commands=(FeatureCommand("cache", "Check and repair", after="audit"),),
     ),
     Feature(
+        "result_texts",  # before `redaction`, which finds more in what is left
+        rules=Rules(
+            "results",
+            "What is removed from texts of results, and whether they are marked as data. Default: nothing.",
+            section="config:ResultTexts",
+            compile="rules:compile_rules",
+            resolve="config:resolve",
+            changes_messages=True,
+        ),
+        steps={"mark results": "step:MarkResults", "strip results": "step:StripResults"},
+    ),
+    Feature(
         "redaction",
         rules=Rules(
             "redact",

@@ -230,7 +230,7 @@ class Calls:
     async def _fit(self, request: Request, call: ToolCall, answer: Frame, notes: tuple[str, ...]) -> Frame:
         """Return the answer with what was asked for of it, as much as the limit allows, and what is to be said."""
         group, answers = call.group, call.group.presentation.answers
-        keep = self._results.keeper(request.client, group.name, group.own_name(call.name))
+        keep = self._results.keeper(request.client, group, group.own_name(call.name))
         result = answer.result
         if call.select:
             result = await self._selections.select(request.client.principal, result, call.select, keep)
@@ -241,6 +241,7 @@ class Calls:
                 keep,
                 links=request.revision.has_resource_links,
                 keeps_structure=not call.verb,
+                mark=group.mark_text,
             )
         if notes:
             result = _add_notes(result, notes)

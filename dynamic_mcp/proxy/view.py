@@ -137,6 +137,12 @@ class GroupView:
         shown = self.find_shown(self.shown_name(tool))
         return sent if shown is None else shown.present(sent)
 
+    def mark_text(self, text: str) -> str:
+        """Return a text of a tool's result, as long as a model gets it, with the marks that rules put there."""
+        for rules in self.call_rules.values():
+            text = rules.mark_text(text)
+        return text
+
     def find_shown(self, tool: str) -> ShownTool | None:
         """Return the tool that is shown by this name; None where there are no overrides."""
         if self.overridden is None:
