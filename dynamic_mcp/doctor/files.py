@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import shutil
 import stat
 import sys
 from collections.abc import Iterator, Mapping
@@ -21,7 +19,7 @@ from dynamic_mcp.doctor.findings import Finding, Level, config_error
 from dynamic_mcp.errors import ConfigError, closest
 from dynamic_mcp.system import acl, paths
 from dynamic_mcp.system.os_user import os_user
-from dynamic_mcp.system.programs import find_on_windows
+from dynamic_mcp.system.programs import find_program
 from dynamic_mcp.system.shell import quote
 from dynamic_mcp.system.text import pluralize
 from dynamic_mcp.upstream.mask import mask_of
@@ -164,7 +162,7 @@ def _check_upstream(group: GroupConfig) -> Iterator[Finding]:
 
 
 def _check_command(where: str, program: Program | CommandLine) -> Iterator[Finding]:
-    if find_program(program) is not None:
+    if find_program(program.command, program.env, cwd=program.cwd) is not None:
         return
     command = mask_of(program)(program.command)
     why = f"the command `{command}` was not found on its `PATH`"
@@ -185,18 +183,6 @@ def _check_profile(profile: Profile, config: Config) -> Iterator[Finding]:
             near = ", ".join(f"`{each}`" for each in closest(glob, server_names))
             hint = f"did you mean {near}?" if near else "it takes the names in `mcpServers`"
             yield Finding(Level.WARNING, f"{where}.servers", f"`{glob}` matches no server", hint)
-
-
-def find_program(program: Program | CommandLine) -> str | None:
-    """Return the file that the system would run for a command, if any."""
-    command = program.command
-    if sys.platform == "win32":
-        with contextlib.suppress(FileNotFoundError):
-            return find_on_windows(command, program.env, cwd=program.cwd)
-        return None
-    if os.sep in command and program.cwd is not None:
-        command = str(Path(program.cwd) / command)
-    return shutil.which(command, path=program.env.get("PATH", os.defpath))
 
 
 def _check_logins(config: Config) -> Iterator[Finding]:
