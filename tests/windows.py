@@ -2,6 +2,7 @@
 
 import ctypes
 import sys
+from pathlib import Path
 
 _FOR_WINDOWS = {
     "dynamic_mcp.face.pipe_listener",
@@ -19,6 +20,20 @@ OF_OTHER_SYSTEMS = _FOR_POSIX if sys.platform == "win32" else _FOR_WINDOWS
 def is_wine() -> bool:
     """Return whether this Windows is Wine, which differs from it in corners."""
     return sys.platform == "win32" and hasattr(ctypes.windll.ntdll, "wine_get_version")
+
+
+def grant(place: Path, rights: str) -> None:
+    """Let everyone use a file, on Windows: rights as `icacls` writes them."""
+    if sys.platform == "win32":
+        import win32security
+
+        masks = {"(OI)(CI)RX": (3, 0x1200A9), "RX": (0, 0x1200A9), "F": (0, 0x1F01FF), "(OI)(CI)F": (3, 0x1F01FF)}
+        flags, mask = masks[rights]
+        sid = win32security.CreateWellKnownSid(win32security.WinWorldSid, None)
+        kind, wanted = win32security.SE_FILE_OBJECT, win32security.DACL_SECURITY_INFORMATION
+        dacl = win32security.GetNamedSecurityInfo(str(place), kind, wanted).GetSecurityDescriptorDacl()
+        dacl.AddAccessAllowedAceEx(win32security.ACL_REVISION_DS, flags, mask, sid)
+        win32security.SetNamedSecurityInfo(str(place), kind, wanted, None, None, dacl, None)
 
 
 if sys.platform == "win32":

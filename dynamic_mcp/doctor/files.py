@@ -18,7 +18,6 @@ from dynamic_mcp.config.secrets import plain_secrets
 from dynamic_mcp.doctor.findings import Finding, Level, config_error
 from dynamic_mcp.errors import ConfigError, closest
 from dynamic_mcp.system import acl, paths
-from dynamic_mcp.system.os_user import os_user
 from dynamic_mcp.system.programs import find_program
 from dynamic_mcp.system.shell import quote
 from dynamic_mcp.system.text import pluralize
@@ -69,6 +68,7 @@ def _check_access(file: Path, *, has_secrets: bool) -> Iterator[Finding]:
     """Check whether other users can change the config or read its secrets."""
     if sys.platform == "win32":
         yield from _check_acls(file, has_secrets=has_secrets)
+        yield from _check_own_directories()
     else:
         yield from _check_modes(file, has_secrets=has_secrets)
 
@@ -93,23 +93,33 @@ def _check_modes(file: Path, *, has_secrets: bool) -> Iterator[Finding]:
 
 
 def _check_acls(file: Path, *, has_secrets: bool) -> Iterator[Finding]:
-    """Check who can use the config and its directory, and the directories of our own files, by their ACLs."""
+    """Check who can use the config and its directory, by their access control lists."""
+    if not acl.are_kept(file):
+        why = "its file system, like FAT and exFAT, lets everyone change the config, who can then run programs as you"
+        yield Finding(Level.WARNING, str(file), why, "keep it on a drive with NTFS")
+        return
     for place, what in ((file, "the file"), (file.absolute().parent, "its directory")):
         others = _find_others(place)
         if others.writers or others.owner:
-            names = ", ".join(dict.fromkeys([*others.writers, *filter(None, [others.owner])]))
+            names = ", ".join(dict.fromkeys(filter(None, [*others.writers, others.owner])))
             why = f"{what} can be changed by {names}, who can then run programs as you"
-            yield Finding(Level.WARNING, str(place), why, _private_hint(place))
+            yield Finding(Level.WARNING, str(place), why, f"`{acl.private_command(place)}`")
     others = _find_others(file)
     if has_secrets and others.readers and not others.writers:
         why = f"the secrets in it can be read by {', '.join(others.readers)}"
-        yield Finding(Level.WARNING, str(file), why, _private_hint(file))
+        yield Finding(Level.WARNING, str(file), why, f"`{acl.private_command(file)}`")
+
+
+def _check_own_directories() -> Iterator[Finding]:
+    """Check who can use the directories of our own files, by their access control lists."""
     for directory in dict.fromkeys((paths.state_dir(), paths.cache_dir(), paths.log_dir())):
         others = _find_others(directory)
-        if others:
-            names = ", ".join(dict.fromkeys([*others.readers, *others.writers, *filter(None, [others.owner])]))
-            why = f"logins and other private files in it are open to {names}"
-            yield Finding(Level.WARNING, str(directory), why, _private_hint(directory))
+        if directory.exists() and not acl.are_kept(directory):
+            why = "logins and other private files in it are open to everyone, as on each drive with FAT or exFAT"
+            yield Finding(Level.WARNING, str(directory), why, "keep it on a drive with NTFS")
+        elif others:
+            why = f"logins and other private files in it are open to {', '.join(others.names)}"
+            yield Finding(Level.WARNING, str(directory), why, f"`{acl.private_command(directory)}`")
 
 
 def _find_others(place: Path) -> acl.OtherUsers:
@@ -117,13 +127,6 @@ def _find_others(place: Path) -> acl.OtherUsers:
         return acl.find_others(place)
     except OSError:  # it is not there
         return acl.OtherUsers()
-
-
-def _private_hint(place: Path) -> str:
-    """Return the command that lets only this user, SYSTEM and Administrators use a file or a directory."""
-    rights = "(OI)(CI)F" if place.is_dir() else "F"
-    grants = " ".join(f'/grant:r "{user}:{rights}"' for user in (os_user(), "*S-1-5-18", "*S-1-5-32-544"))
-    return f'`icacls "{place}" /inheritance:r {grants}`'
 
 
 def _secret_finding(where: str) -> Finding:

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from dynamic_mcp.face.shim import Shim
     from dynamic_mcp.system.private_socket import Socket
 
-# How long a daemon may take to start.
-START_WITHIN_S = 5.0
+# How long a daemon may take to start: longer on Windows, where a virus scanner first reads each module, and shorter
+# than AI tools wait for an answer, which is 10 s and more.
+START_WITHIN_S = 8.0 if sys.platform == "win32" else 5.0
 _POLL_S = 0.02
 
 # How long an installer may take to replace this program before a window continues with the old version.
