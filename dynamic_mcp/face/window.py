@@ -148,7 +148,7 @@ def find_daemon(config: str) -> Socket | None:
     return private_socket.connect(os.environ, socket_name(config))
 
 
-def find_or_start_daemon(config: str) -> Socket | None:
+def find_or_start_daemon(config: str, *, within_s: float = START_WITHIN_S) -> Socket | None:
     """Return a connection to the daemon of a config, after starting one if needed; None if that fails or is too slow.
 
     When several windows call this at once, one of them starts the daemon and the others wait for it.
@@ -161,7 +161,7 @@ def find_or_start_daemon(config: str) -> Socket | None:
     connection = find_daemon(config)
     if connection is not None:
         return connection
-    deadline = time.monotonic() + START_WITHIN_S
+    deadline = time.monotonic() + within_s
     lock: FileLock | None = None
     try:
         path = private_socket.place(os.environ, socket_name(config))
