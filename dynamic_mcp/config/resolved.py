@@ -448,6 +448,7 @@ class Config(Struct, frozen=True):
     metrics: Section | None = None
     profiles: Mapping[str, Profile] = {}
     middleware: tuple[ServerPlugin, ...] = ()
+    experimental: tuple[str, ...] = ()
     lock_file: Path | None = None
 
     def settings_of(self, key: str, section: type[S]) -> S | None:
