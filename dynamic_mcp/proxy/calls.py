@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Raw, Struct, structs
 
@@ -37,6 +38,9 @@ from dynamic_mcp.tools import arguments, results
 from dynamic_mcp.tools.meta_tools import CALL, CALL_READ, CALL_WRITE, GET, OWN_ARGUMENTS, own_arguments
 from dynamic_mcp.tools.schema import InputSchema
 
+if TYPE_CHECKING:  # loaded with the first call by a name that is not listed
+    from dynamic_mcp.proxy.apps import OpenApps
+
 # In `_meta` of a result: what was done to the arguments so that they fit.
 REPAIRED = "dynamic-mcp/repaired"
 
@@ -52,7 +56,10 @@ _LONGEST_SHOWN = 200
 
 
 class ToolCall(Struct, frozen=True, gc=False):
-    """A client's call: which tool, with what, and which part of the result."""
+    """A client's call: which tool, with what, and which part of the result.
+
+    `may_be_of_app`: the client names the tool itself, as the host of an app does, and not by one of our call tools.
+    """
 
     group: GroupView
     name: str
@@ -61,6 +68,7 @@ class ToolCall(Struct, frozen=True, gc=False):
     notes: tuple[str, ...] = ()
     select: str = ""
     verb: str = ""
+    may_be_of_app: bool = False
 
     @property
     def label(self) -> str:
@@ -77,11 +85,13 @@ class Calls:
         tasks: Tasks,
         direct_listing: Callable[[View], DirectListing],
         results: ResultStore,
+        open_apps: Callable[[], OpenApps],
     ) -> None:
         self._chains = chains
         self._tasks = tasks
         self._direct_listing = direct_listing
         self._results = results
+        self._open_apps = open_apps
         self._selections = Selections()
 
     # --- which tool ------------------------------------------------------------------------------------
@@ -110,11 +120,21 @@ class Calls:
         direct = self._direct_listing(request.view)
         if unread := [group for group in direct.groups() if name.startswith(f"{group.name}__") and not _knows(group)]:
             await learn(request.client, unread, [ListKind.TOOLS], FIND_WITHIN_S)
-        tool = direct.find(name) or await self._find_only(request, name)
-        return await self._call(request, tool, params)
+        tool = direct.find(name) or self._find_of_apps(request, name)
+        if tool is not None:
+            return await self._call(request, tool, params)
+        call = ToolCall(*await self._find_only(request, name), params.get("arguments"), _NOTHING)
+        return await self.run(request, call, params)
 
     def _call(self, request: Request, tool: Named, params: Mapping[str, Raw]) -> Awaitable[Frame]:
-        return self.run(request, ToolCall(*tool, params.get("arguments"), _NOTHING), params)
+        return self.run(request, ToolCall(*tool, params.get("arguments"), _NOTHING, may_be_of_app=True), params)
+
+    def _find_of_apps(self, request: Request, name: str) -> Named | None:
+        """Return the tool that an app means: its page has the names of its own server. Raises InvalidArguments."""
+        found = self._open_apps().find(request.client, request.view, name)
+        if len(found) > 1:
+            raise _ambiguous(name, found)
+        return found[0] if found else None
 
     async def _call_without_group(
         self, request: Request, verb: str, name: str | None, arguments: Mapping[str, Raw], params: Mapping[str, Raw]
@@ -141,7 +161,7 @@ class Calls:
             group.refuse_held(AccessKind.TOOL, name)
         if (unread := find_unread(view.offering("tools"), ListKind.TOOLS, name)) is not None:
             return unread, name
-        tool_names = [tool for group in view if group.catalog for tool in group.catalog.tools]
+        tool_names = [tool for group in view if group.catalog for tool in group.catalog.model_tools]
         raise NotFound("tool", name, [GET, CALL, *tool_names], hint=self._where_to_look(view))
 
     def _where_to_look(self, view: View) -> str:
@@ -154,7 +174,7 @@ class Calls:
         group = call.group
         is_stateless = request.client.hello.revision.is_stateless
         catalog = group.catalog
-        if catalog is None or call.name not in catalog.tools:
+        if catalog is None or call.name not in catalog.model_tools:
             call, catalog = await self._find(request, call)
         if call.verb not in ("", CALL):
             # what a tool was yesterday, on disk, is no leave to call it today
@@ -199,7 +219,9 @@ class Calls:
     async def _find(self, request: Request, call: ToolCall) -> tuple[ToolCall, Catalog]:
         """Find a tool that is not known yet; where the list cannot be read, the server says whether there is one."""
         group, catalog = call.group, await _learn_tools(request, call.group)
-        if call.name in catalog.tools:
+        if call.name in catalog.model_tools:
+            return call, catalog
+        if call.may_be_of_app and self._open_apps().may_call(request.client, group, call.name):
             return call, catalog
         group.refuse_held(AccessKind.TOOL, call.name)
         if group.may_have(ListKind.TOOLS, call.name):
@@ -214,7 +236,7 @@ class Calls:
             if fresh or catalog is None:
                 catalog = await group.reread(request.client)
             for _, tool in [(group.name, name), *arguments.split_name(name, [group.name])]:
-                if tool in catalog.tools:
+                if tool in catalog.model_tools:
                     note = () if tool == name else (f"`name` carried the group `{group.name}`",)
                     return structs.replace(call, name=tool, notes=(*call.notes, *note)), catalog
                 group.refuse_held(AccessKind.TOOL, tool)
@@ -223,7 +245,7 @@ class Calls:
         if catalog is not None and catalog.may_have_more(ListKind.TOOLS):
             hint = "; ".join(filter(None, (group.complaint([ListKind.TOOLS]), hint)))
         assert catalog is not None
-        raise NotFound(f"tool of group `{group.name}`", name, catalog.tools, hint=hint)
+        raise NotFound(f"tool of group `{group.name}`", name, catalog.model_tools, hint=hint)
 
     # --- the result ------------------------------------------------------------------------------------
 
@@ -282,7 +304,7 @@ def _split_prefix(view: View, name: str) -> list[Named]:
     return [
         (group, tool)
         for group, tool in offered
-        if group.catalog is None or tool in group.catalog.tools or group.may_have(ListKind.TOOLS, tool)
+        if group.catalog is None or tool in group.catalog.model_tools or group.may_have(ListKind.TOOLS, tool)
     ]
 
 
@@ -305,7 +327,7 @@ def _quote(name: str) -> str:
 
 
 def _groups_with(view: View, tool: str) -> list[GroupView]:
-    return [group for group in view if group.catalog is not None and tool in group.catalog.tools]
+    return [group for group in view if group.catalog is not None and tool in group.catalog.model_tools]
 
 
 def _dynamic_call(

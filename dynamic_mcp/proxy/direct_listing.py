@@ -75,17 +75,23 @@ class DirectListing:
             return
         self._catalogs = catalogs
         self._by_name = listed_names(_direct_tools(self.groups()), self._offering())
-        self._entries = [wire.with_member(_entry(tool), name, "name") for name, tool in self._by_name.items()]
+        view = self._view()
+        assert view is not None, "only clients with a view ask"
+        self._entries = [wire.with_member(_entry(view, tool), name, "name") for name, tool in self._by_name.items()]
 
 
 def _direct_tools(groups: Sequence[GroupView]) -> Iterator[Named]:
     for group in groups:
-        for tool in group.catalog.tools if group.catalog else ():
+        for tool in group.catalog.model_tools if group.catalog else ():
             if group.presentation.direct.shows(group.own_name(tool)):
                 yield group, tool
 
 
-def _entry(tool: Named) -> Raw:
+def _entry(view: View, tool: Named) -> Raw:
     group, name = tool
     assert group.catalog is not None, "only tools of known catalogs are named"
-    return group.catalog.tools[name]
+    if name not in group.catalog.app_tools:
+        return group.catalog.tools[name]
+    from dynamic_mcp.proxy.apps import links_of
+
+    return links_of(view).show(group, name)

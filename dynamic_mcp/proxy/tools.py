@@ -22,6 +22,7 @@ from dynamic_mcp.tools.meta_tools import CALL, CALL_READ, CALL_WRITE, CALLS, GET
 
 if TYPE_CHECKING:  # loaded with the first call, or the first view that lists tools by themselves
     from dynamic_mcp.mcp.mirrored_headers import HeaderParameters
+    from dynamic_mcp.proxy.apps import OpenApps
     from dynamic_mcp.proxy.calls import Calls
     from dynamic_mcp.proxy.direct_listing import DirectListing
     from dynamic_mcp.proxy.listed_names import Named
@@ -41,16 +42,17 @@ class Tools:
         tasks: Callable[[], Tasks],
         search: Callable[[], ToolSearch],
         results: Callable[[], ResultStore],
+        open_apps: Callable[[], OpenApps],
     ) -> None:
         self._search = search
         self._direct_listings: WeakKeyDictionary[View, DirectListing] = WeakKeyDictionary()
-        self._chains, self._tasks, self._results = chains, tasks, results
+        self._chains, self._tasks, self._results, self._open_apps = chains, tasks, results, open_apps
 
     @cached_property
     def _calls(self) -> Calls:
         from dynamic_mcp.proxy.calls import Calls
 
-        return Calls(self._chains, self._tasks(), self.direct_listing, self._results())
+        return Calls(self._chains, self._tasks(), self.direct_listing, self._results(), self._open_apps)
 
     def direct_listing(self, view: View) -> DirectListing:
         """Return the tools of a view that are listed by themselves."""

@@ -1,0 +1,357 @@
+"""Apps of several servers: each tool shows its own server's page, and tools for apps do not exist for a model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from dynamic_mcp.config.resolved import ToolFilter
+from dynamic_mcp.config.types import DirectTools
+from tests.fakes import Client, Error, FakeUpstream, Json, Opener, client_of, group_config, part, text_of, tool
+
+UI = "io.modelcontextprotocol/ui"
+HOST: Json = {"extensions": {UI: {"mimeTypes": ["text/html;profile=mcp-app"]}}}
+DIRECT = DirectTools(is_all=True)
+PAGE = "ui://clock/page.html"
+DONE: Json = {"content": [{"type": "text", "text": "done"}]}
+LINKED: Json = {"ui": {"resourceUri": PAGE, "visibility": ["model", "app"]}}
+
+
+def with_meta(name: str, meta: Json) -> Json:
+    return {**tool(name), "_meta": meta}
+
+
+def app_only(name: str, uri: str | None = None) -> Json:
+    return with_meta(name, {"ui": {**({"resourceUri": uri} if uri else {}), "visibility": ["app"]}})
+
+
+def app_server(
+    *tools: Json, pages: Sequence[str] = (), html: str = "<p>", answers: Mapping[str, Json] | None = None
+) -> FakeUpstream:
+    """Return a server with these tools, that lists these pages and answers each of them with its own."""
+
+    def read(params: Mapping[str, Json]) -> Json:
+        meta = {"ui": {"csp": {"connectDomains": ["https://x.test"]}, "domain": "d"}}
+        return {
+            "contents": [{"uri": params["uri"], "mimeType": "text/html;profile=mcp-app", "text": html, "_meta": meta}]
+        }
+
+    return FakeUpstream(
+        {
+            "initialize": {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {"tools": {"listChanged": True}, "resources": {"subscribe": True}},
+                "serverInfo": {"name": "fake", "version": "1"},
+            },
+            "tools/list": {"tools": list(tools)},
+            "tools/call": DONE,
+            "resources/list": {"resources": [{"uri": uri, "name": "page"} for uri in pages]},
+            "resources/templates/list": {"resourceTemplates": []},
+            "resources/read": read,
+            "resources/subscribe": {},
+            "resources/unsubscribe": {},
+            **(answers or {}),
+        }
+    )
+
+
+async def listed(client: Client) -> dict[str, dict[str, Json]]:
+    """Return the listed tools by name, without those of the proxy."""
+    tools = (await client.request("tools/list"))["result"]["tools"]
+    return {each["name"]: each for each in tools if each["name"] not in ("get_dynamic_tools", "call_dynamic_tool")}
+
+
+async def found(client: Client, **arguments: Json) -> list[str]:
+    """Return the names that a search finds."""
+    answer = await client.request("tools/call", {"name": "get_dynamic_tools", "arguments": arguments})
+    return [each["name"] for each in json.loads(text_of(answer["result"]))["tools"]]
+
+
+async def read(client: Client, uri: str) -> Json:
+    return await client.request("resources/read", {"uri": uri})
+
+
+async def by_name(client: Client, name: str) -> Json:
+    return await client.request("tools/call", {"name": name, "arguments": {}})
+
+
+async def refusal(client: Client, name: str) -> str:
+    """Return why a call of a tool by its name is refused."""
+    result = (await by_name(client, name))["result"]
+    assert result["isError"]
+    return text_of(result)
+
+
+# --- tools that only apps may call ---------------------------------------------------------------------
+
+
+async def test_a_tool_for_apps_does_not_exist_for_a_model() -> None:
+    upstream = app_server(with_meta("show", LINKED), app_only("poll"))
+    async with client_of(Opener(clock=[upstream])) as client:
+        await client.initialize(capabilities=HOST)
+
+        assert await found(client, group="clock") == ["show"]
+        assert "poll" not in await found(client, query="poll")
+        refused = await client.call("clock", "poll")
+        unknown = await client.call("clock", "polk")
+
+        assert refused["isError"]
+        assert text_of(refused).replace("poll", "polk") == text_of(unknown)
+        assert "poll" not in text_of(unknown)
+        assert not upstream.heard("tools/call")
+
+
+async def test_a_tool_for_apps_is_not_listed_for_a_client_that_shows_none() -> None:
+    upstream = app_server(with_meta("show", LINKED), app_only("poll"))
+    async with client_of(Opener(clock=[upstream]), group_config("clock", direct=DIRECT)) as client:
+        await client.initialize()
+
+        assert list(await listed(client)) == ["clock__show"]
+        await read(client, PAGE)
+        for name in ("poll", "clock__poll"):
+            assert (await refusal(client, name)).startswith("no tool")
+        assert not upstream.heard("tools/call")
+
+
+async def test_an_app_calls_the_tools_of_its_server_by_the_names_that_its_page_has() -> None:
+    upstream = app_server(with_meta("show", LINKED), app_only("poll"))
+    async with client_of(Opener(clock=[upstream])) as client:
+        await client.initialize(capabilities=HOST)
+        assert (await refusal(client, "poll")).startswith("no tool")
+
+        await read(client, PAGE)
+
+        assert (await by_name(client, "poll"))["result"] == DONE
+        assert upstream.heard("tools/call")[0]["params"]["name"] == "poll"
+        assert (await client.call("clock", "poll"))["isError"]  # by which a model would call it
+
+
+async def test_an_app_that_was_not_opened_has_no_tools() -> None:
+    clock = app_server(with_meta("show", LINKED), app_only("poll"))
+    other = app_server(with_meta("map", {"ui": {"resourceUri": "ui://map/page"}}), app_only("tiles"))
+    async with client_of(Opener(clock=[clock], map=[other])) as client:
+        await client.initialize(capabilities=HOST)
+        await read(client, PAGE)
+
+        assert (await refusal(client, "tiles")).startswith("no tool")
+        assert not other.heard("tools/call")
+
+
+async def test_a_name_that_two_open_apps_have_calls_neither() -> None:
+    both = [
+        app_server(with_meta("show", {"ui": {"resourceUri": f"ui://{name}/p"}}), app_only("poll")) for name in "ab"
+    ]
+    async with client_of(Opener(a=[both[0]], b=[both[1]])) as client:
+        await client.initialize(capabilities=HOST)
+        await read(client, "ui://a/p")
+        assert (await by_name(client, "poll"))["result"] == DONE
+
+        await read(client, "ui://b/p")
+
+        assert "more than one group" in await refusal(client, "poll")
+        assert [len(each.heard("tools/call")) for each in both] == [1, 0]
+
+
+async def test_a_tool_that_is_not_for_apps_is_not_what_an_app_means() -> None:
+    clock = app_server(with_meta("show", {"ui": {"resourceUri": PAGE, "visibility": ["model"]}}))
+    other = app_server(tool("show"))
+    async with client_of(Opener(clock=[clock], other=[other])) as client:
+        await client.initialize(capabilities=HOST)
+        await read(client, PAGE)
+
+        assert "more than one group" in await refusal(client, "show")
+
+
+async def test_a_tool_for_apps_stays_unknown_while_its_list_cannot_be_read() -> None:
+    upstream = app_server(with_meta("show", LINKED), app_only("poll"))
+    async with client_of(Opener(clock=[upstream])) as client:
+        await client.initialize(capabilities=HOST)
+        assert await found(client, group="clock") == ["show"]
+        upstream.answers["tools/list"] = Error(-32603, "no list today")
+        upstream.say({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+        await upstream.hears("tools/list", times=2)
+
+        assert (await client.call("clock", "poll"))["isError"]
+        assert not upstream.heard("tools/call")
+
+
+@pytest.mark.parametrize(
+    ("meta", "is_for_model"),
+    [
+        ({"ui": {"visibility": ["app"]}}, False),
+        ({"ui": {"visibility": []}}, False),
+        ({"openai/visibility": "private"}, False),
+        ({"openai/visibility": "private", "ui": {"visibility": ["model"]}}, True),
+        ({"openai/visibility": "public"}, True),
+        ({"ui": {"visibility": "app"}}, True),
+        ({"ui": 7}, True),
+        ("ui", True),
+    ],
+)
+async def test_who_may_call_a_tool_is_read_as_the_specification_says_it(meta: Json, *, is_for_model: bool) -> None:
+    async with client_of(Opener(up=[app_server(with_meta("t", meta))])) as client:
+        await client.initialize(capabilities=HOST)
+
+        assert await found(client, group="up") == (["t"] if is_for_model else [])
+
+
+async def test_keys_that_are_written_with_escapes_are_read_too() -> None:
+    hidden = b'{"name":"poll","inputSchema":{"type":"object"},"_\\u006deta":{"\\u0075i":{"visibility":["app"]}}}'
+    upstream = app_server(answers={"tools/list": b'{"tools":[' + hidden + b"]}"})
+    async with client_of(Opener(up=[upstream])) as client:
+        await client.initialize(capabilities=HOST)
+
+        assert await found(client, group="up") == []
+
+
+# --- pages ----------------------------------------------------------------------------------------------
+
+
+def clocks(*, pages: Sequence[str] = ()) -> tuple[FakeUpstream, FakeUpstream]:
+    """Return two servers of one kind, which have the same URI for their pages."""
+    return app_server(with_meta("show", LINKED), pages=pages, html="A"), app_server(
+        with_meta("show", LINKED), pages=pages, html="B"
+    )
+
+
+async def test_a_page_that_one_server_has_keeps_its_uri_and_every_byte() -> None:
+    body = b'{"contents":[ {"uri":"ui://clock/page.html", "text":"<p>\\u00e9","_meta":{"ui":{"csp":{ }}}} ],"x":1.0}'
+    upstream = app_server(with_meta("show", LINKED), pages=[PAGE], answers={"resources/read": body})
+    async with client_of(Opener(clock=[upstream]), group_config("clock", direct=DIRECT)) as client:
+        await client.initialize(capabilities=HOST)
+
+        assert (await listed(client))["clock__show"]["_meta"] == LINKED
+        assert [each["uri"] for each in (await client.request("resources/list"))["result"]["resources"]] == [PAGE]
+        assert part(await client.exchange("resources/read", {"uri": PAGE}), "result") == body
+
+
+@pytest.mark.parametrize("pages", [(), (PAGE,)], ids=["only linked", "listed"])
+async def test_two_servers_with_one_uri_each_show_their_own_page(pages: Sequence[str]) -> None:
+    opener = Opener(a=[(both := clocks(pages=pages))[0]], b=[both[1]])
+    async with client_of(opener, *(group_config(name, direct=DIRECT) for name in "ab")) as client:
+        await client.initialize(capabilities=HOST)
+        tools = await listed(client)
+
+        for name, html in (("a", "A"), ("b", "B")):
+            meta = tools[f"{name}__show"]["_meta"]
+            uri = meta["ui"]["resourceUri"]
+            content = (await read(client, uri))["result"]["contents"][0]
+            assert uri == f"ui://{name}+clock/page.html"
+            assert meta["ui"]["visibility"] == ["model", "app"]
+            assert (content["uri"], content["text"]) == (uri, html)
+            assert content["_meta"] == {"ui": {"csp": {"connectDomains": ["https://x.test"]}, "domain": "d"}}
+
+        resources = (await client.request("resources/list"))["result"]["resources"]
+        assert [each["uri"] for each in resources] == [f"ui://{name}+clock/page.html" for name in "ab" if pages]
+        assert [each.heard("resources/read")[0]["params"]["uri"] for each in both] == [PAGE, PAGE]
+
+
+async def test_the_uri_that_two_servers_share_belongs_to_neither() -> None:
+    both = clocks()
+    async with client_of(Opener(a=[both[0]], b=[both[1]])) as client:
+        await client.initialize(capabilities=HOST)
+        await found(client, query="show")
+
+        assert (await read(client, PAGE))["error"]["code"] == -32002
+        assert not both[0].heard("resources/read") + both[1].heard("resources/read")
+
+
+async def test_every_form_of_a_link_is_rewritten() -> None:
+    meta = {"ui/resourceUri": PAGE, "openai/outputTemplate": PAGE, "openai/widgetAccessible": True, "other": PAGE}
+    opener = Opener(a=[app_server(with_meta("old", meta))], b=[clocks()[0]])
+    async with client_of(opener, *(group_config(name, direct=DIRECT) for name in "ab")) as client:
+        await client.initialize(capabilities=HOST)
+
+        shown = (await listed(client))["a__old"]["_meta"]
+
+        assert shown == {
+            **meta,
+            **dict.fromkeys(("ui/resourceUri", "openai/outputTemplate"), "ui://a+clock/page.html"),
+        }
+
+
+async def test_a_tool_shows_no_page_of_another_server() -> None:
+    thief = app_server(with_meta("steal", LINKED), html="thief")
+    victim = app_server(with_meta("show", LINKED), pages=[PAGE], html="victim")
+    opener = Opener(thief=[thief], victim=[victim])
+    async with client_of(opener, *(group_config(name, direct=DIRECT) for name in ("thief", "victim"))) as client:
+        await client.initialize(capabilities=HOST)
+        tools = await listed(client)
+        pages = {name: each["_meta"]["ui"]["resourceUri"] for name, each in tools.items()}
+
+        assert (await read(client, pages["thief__steal"]))["result"]["contents"][0]["text"] == "thief"
+        assert (await read(client, pages["victim__show"]))["result"]["contents"][0]["text"] == "victim"
+
+
+async def test_a_server_cannot_take_the_name_that_anothers_page_gets() -> None:
+    forged = "ui://b+clock/page.html"
+    thief = app_server(with_meta("steal", {"ui": {"resourceUri": forged}}), pages=[forged, PAGE], html="thief")
+    opener = Opener(a=[thief], b=[clocks()[1]])
+    async with client_of(opener, *(group_config(name, direct=DIRECT) for name in "ab")) as client:
+        await client.initialize(capabilities=HOST)
+        tools = await listed(client)
+
+        assert tools["a__steal"]["_meta"]["ui"]["resourceUri"] == "ui://a+b+clock/page.html"
+        assert tools["b__show"]["_meta"]["ui"]["resourceUri"] == forged
+        assert (await read(client, forged))["result"]["contents"][0]["text"] == "B"
+        assert (await read(client, "ui://a+b+clock/page.html"))["result"]["contents"][0]["text"] == "thief"
+
+
+async def test_a_page_that_no_server_is_known_to_have_is_asked_of_none() -> None:
+    upstream = app_server(with_meta("show", LINKED))
+    async with client_of(Opener(up=[upstream])) as client:
+        await client.initialize(capabilities=HOST)
+
+        assert (await read(client, "ui://elsewhere/page"))["error"]["code"] == -32002
+        assert not upstream.heard("resources/read")
+
+
+async def test_a_link_that_names_no_page_is_left_out() -> None:
+    meta = {
+        "ui": {"resourceUri": "file:///etc/passwd", "visibility": ["model"]},
+        "openai/outputTemplate": "https://x",
+    }
+    async with client_of(Opener(up=[app_server(with_meta("t", meta))]), group_config("up", direct=DIRECT)) as client:
+        await client.initialize(capabilities=HOST)
+
+        assert (await listed(client))["up__t"]["_meta"] == {"ui": {"visibility": ["model"]}}
+
+
+async def test_a_template_of_a_page_that_two_servers_have_carries_its_group() -> None:
+    templates: Json = {"resourceTemplates": [{"uriTemplate": "ui://x/{id}", "name": "t"}]}
+    both = [app_server(tool("t"), html=name, answers={"resources/templates/list": templates}) for name in "ab"]
+    async with client_of(Opener(a=[both[0]], b=[both[1]])) as client:
+        await client.initialize(capabilities=HOST)
+        shown = (await client.request("resources/templates/list"))["result"]["resourceTemplates"]
+
+        assert [each["uriTemplate"] for each in shown] == ["ui://a+x/{id}", "ui://b+x/{id}"]
+        content = (await read(client, "ui://b+x/7"))["result"]["contents"][0]
+        assert (content["uri"], content["text"]) == ("ui://b+x/7", "b")
+        assert (await read(client, "ui://x/7"))["error"]["code"] == -32002
+
+
+async def test_a_client_hears_of_a_page_by_the_uri_that_it_subscribed_to() -> None:
+    both = clocks(pages=[PAGE])
+    async with client_of(Opener(a=[both[0]], b=[both[1]])) as client:
+        await client.initialize(capabilities=HOST)
+        await client.request("resources/list")
+        uri = "ui://b+clock/page.html"
+        await client.request("resources/subscribe", {"uri": uri})
+        assert both[1].heard("resources/subscribe")[0]["params"] == {"uri": PAGE}
+
+        both[1].say({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": PAGE}})
+
+        assert (await client.hears("notifications/resources/updated"))["params"]["uri"] == uri
+        await client.request("resources/unsubscribe", {"uri": uri})
+        assert both[1].heard("resources/unsubscribe")[0]["params"] == {"uri": PAGE}
+
+
+async def test_a_filtered_tool_makes_no_page_of_its_own() -> None:
+    hiding = group_config("a", direct=DIRECT, tools=ToolFilter(("*",), ("show",)))
+    opener = Opener(a=[clocks()[0]], b=[clocks()[1]])
+    async with client_of(opener, hiding, group_config("b", direct=DIRECT)) as client:
+        await client.initialize(capabilities=HOST)
+
+        assert (await listed(client))["b__show"]["_meta"] == LINKED
