@@ -33,7 +33,10 @@ def may_render(capabilities: Raw) -> bool:
     if not bytes(declared).startswith(b"{"):
         return False
     types = wire.member(declared, "mimeTypes")
-    return not len(types) or MIME_TYPE in (wire.value(types) or ())  # type: ignore[operator]  # JSON
+    if not len(types):  # which is required, and has one value only
+        return True
+    listed = wire.value(types)
+    return isinstance(listed, list) and MIME_TYPE in listed
 
 
 def read_app_tools(tools: Mapping[str, Raw]) -> dict[str, AppTool]:

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 import pytest
 
-from dynamic_mcp.config.resolved import ToolFilter
+from dynamic_mcp.config.resolved import Features, ToolFilter
 from dynamic_mcp.config.types import DirectTools
-from tests.fakes import Client, Error, FakeUpstream, Json, Opener, client_of, group_config, part, text_of, tool
+from dynamic_mcp.proxy.proxy import Proxy
+from tests.fakes import (
+    Client,
+    Error,
+    FakeUpstream,
+    Json,
+    Opener,
+    client_of,
+    config_of,
+    group_config,
+    part,
+    text_of,
+    tool,
+)
+from tests.modern_client import modern_client_of
+from tests.policy.rules import access_of, person
 
 UI = "io.modelcontextprotocol/ui"
 HOST: Json = {"extensions": {UI: {"mimeTypes": ["text/html;profile=mcp-app"]}}}
@@ -355,3 +371,128 @@ async def test_a_filtered_tool_makes_no_page_of_its_own() -> None:
         await client.initialize(capabilities=HOST)
 
         assert (await listed(client))["b__show"]["_meta"] == LINKED
+
+
+# --- rules ----------------------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def ruled_client(opener: Opener, *rules: Json, **config: Json) -> AsyncIterator[Client]:
+    """Run a proxy in front of direct groups, for a client whose role has these rules."""
+    access = access_of(roles={"dev": list(rules)})
+    groups = [group_config(name, direct=DIRECT, **config) for name in opener.plan]
+    proxy = Proxy(config_of(*groups, access=access), opener=opener)
+    try:
+        client = Client(proxy, authentication=person("ann", "dev"))
+        await client.initialize(capabilities=HOST)
+        yield client
+    finally:
+        await proxy.close()
+
+
+async def test_a_tool_whose_page_is_hidden_has_no_link_and_no_page_of_another_server() -> None:
+    a, b = clocks(pages=[PAGE])
+    meta = {**LINKED, "ui/resourceUri": PAGE, "openai/outputTemplate": PAGE, "x": 1}
+    a.answers["tools/list"] = {"tools": [with_meta("show", meta)]}
+    rules = [{"servers": ["a"], "tools": ["*"]}, {"servers": ["b"]}]
+    async with ruled_client(Opener(a=[a], b=[b]), *rules) as client:
+        tools = await listed(client)
+
+        assert tools["a__show"]["_meta"] == {"ui": {"visibility": ["model", "app"]}, "x": 1}
+        assert tools["b__show"]["_meta"] == LINKED, "nothing tells that another one is hidden"
+        assert (await read(client, PAGE))["result"]["contents"][0]["text"] == "B"
+        assert (await read(client, "ui://a+clock/page.html"))["error"]["code"] == -32002
+        assert not a.heard("resources/read")
+
+
+async def test_where_resources_are_switched_off_no_tool_links_to_a_page() -> None:
+    config = group_config("up", direct=DIRECT, features=Features(tools=True, resources=False, prompts=True))
+    async with client_of(Opener(up=[app_server(with_meta("t", {"ui": {"resourceUri": PAGE}}))]), config) as client:
+        await client.initialize(capabilities=HOST)
+
+        assert (await listed(client))["up__t"]["_meta"] == {"ui": {}}
+
+
+async def test_a_tool_that_rules_hide_is_no_tool_of_an_app() -> None:
+    upstream = app_server(with_meta("show", LINKED), app_only("poll"), app_only("wipe"))
+    async with ruled_client(Opener(up=[upstream]), {"tools": ["show", "poll"], "resources": ["*"]}) as client:
+        await read(client, PAGE)
+
+        assert (await by_name(client, "poll"))["result"] == DONE
+        assert (await refusal(client, "wipe")).startswith("no tool")
+        assert [each["params"]["name"] for each in upstream.heard("tools/call")] == ["poll"]
+
+
+# --- what clients declare -------------------------------------------------------------------------------
+
+
+async def test_a_server_is_told_what_its_client_declares_of_apps() -> None:
+    upstreams = [app_server(with_meta("show", LINKED)) for _ in range(2)]
+    async with client_of(Opener(up=list(upstreams))) as host:
+        await host.initialize(capabilities=HOST)
+        other = Client(host.server)
+        await other.initialize()
+        await host.call("up", "show")
+        await other.call("up", "show")
+
+    declared = [each.heard("initialize")[0]["params"]["capabilities"] for each in upstreams]
+    assert sorted(map(str, declared)) == sorted(map(str, [HOST, {}]))
+
+
+async def test_a_modern_host_opens_an_app_and_calls_its_tools() -> None:
+    upstream = app_server(with_meta("show", LINKED), app_only("poll"))
+    async with modern_client_of(Opener(clock=[upstream])) as client:
+        client.capabilities = HOST
+        params = {"name": "poll", "arguments": {}}
+        assert (await client.request("tools/call", params))["result"]["isError"]
+
+        content = (await client.request("resources/read", {"uri": PAGE}))["result"]["contents"][0]
+
+        assert content["text"] == "<p>"
+        assert (await client.request("tools/call", params))["result"]["content"] == DONE["content"]
+        assert (await client.call("clock", "poll"))["result"]["isError"]
+        client.capabilities = {}
+        assert (await client.request("tools/call", params))["result"]["isError"]
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        {},
+        {"experimental": HOST["extensions"]},
+        {"extensions": {UI: True}},
+        {"extensions": {UI: {"mimeTypes": ["text/uri-list"]}}},
+        {"extensions": {UI: {"mimeTypes": 7}}},
+    ],
+)
+async def test_a_client_that_does_not_declare_pages_of_apps_has_no_tools_of_them(declared: Json) -> None:
+    upstream = app_server(with_meta("show", LINKED), app_only("poll"))
+    async with client_of(Opener(clock=[upstream])) as client:
+        await client.initialize(capabilities=declared)
+        assert "result" in await read(client, PAGE)
+
+        assert (await refusal(client, "poll")).startswith("no tool")
+
+
+# --- one server by itself -------------------------------------------------------------------------------
+
+
+async def test_a_server_by_itself_shows_everything_as_it_is() -> None:
+    opener = Opener(a=[clocks()[0]], b=[app_server(with_meta("show", LINKED), app_only("poll"), html="B")])
+    async with client_of(opener) as first:
+        await first.initialize(capabilities=HOST)
+        await found(first, query="show")
+        client = Client(first.server, only="b")
+        await client.initialize()
+
+        assert {name: each["_meta"] for name, each in (await listed(client)).items()} == {
+            "show": LINKED,
+            "poll": {"ui": {"visibility": ["app"]}},
+        }
+        assert (await read(client, PAGE))["result"]["contents"][0] | {"_meta": 0} == {
+            "uri": PAGE,
+            "mimeType": "text/html;profile=mcp-app",
+            "text": "B",
+            "_meta": 0,
+        }
+        assert (await by_name(client, "poll"))["result"] == DONE
