@@ -1,10 +1,11 @@
 // A host of MCP Apps, with the published packages in a browser: `node app_host.mjs PLAN` prints what it saw as JSON.
 //
 // The MCP client runs here, and the apps in frames of a page, as in a desktop program. `plan.mode` is the client's
-// version negotiation.
+// version negotiation, `plan.all` the command of a proxy of all groups, and `plan.one` of one group alone.
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
+import { pathToFileURL } from "node:url";
 
 const plan = JSON.parse(readFileSync(process.argv[2]));
 const modules = process.env.DYNAMIC_MCP_TEST_APPS;
@@ -12,6 +13,7 @@ const require = createRequire(join(modules, "host.js"));
 const { Client } = require("@modelcontextprotocol/client");
 const { StdioClientTransport } = require("@modelcontextprotocol/client/stdio");
 const { chromium } = require("playwright-core");
+const { splitMCPAppTools } = await import(pathToFileURL(require.resolve("@ai-sdk/mcp")));
 const esbuild = require("esbuild");
 const STEP_WITHIN_MS = 30000;
 
@@ -47,14 +49,19 @@ const bundle = await esbuild.build({
 
 // --- the MCP client -------------------------------------------------------------------------------------
 
-const client = new Client(
-  { name: "app-host", version: "1" },
-  {
-    capabilities: { extensions: { "io.modelcontextprotocol/ui": { mimeTypes: ["text/html;profile=mcp-app"] } } },
-    versionNegotiation: { mode: plan.mode },
-  },
-);
-await client.connect(new StdioClientTransport({ command: plan.command, args: plan.args, env: { ...process.env } }));
+async function connect([command, ...args]) {
+  const client = new Client(
+    { name: "app-host", version: "1" },
+    {
+      capabilities: { extensions: { "io.modelcontextprotocol/ui": { mimeTypes: ["text/html;profile=mcp-app"] } } },
+      versionNegotiation: { mode: plan.mode },
+    },
+  );
+  await client.connect(new StdioClientTransport({ command, args, env: { ...process.env } }));
+  return client;
+}
+
+const client = await connect(plan.all);
 
 const browser = await chromium.launch({ executablePath: plan.browser, args: ["--no-sandbox"] });
 const page = await browser.newPage();
@@ -74,14 +81,16 @@ await page.addScriptTag({ content: bundle.outputFiles[0].text });
 
 // --- the journey ----------------------------------------------------------------------------------------
 
-const tools = await page.evaluate((all) => window.describe(all), (await client.listTools()).tools);
+const listed = await client.listTools();
+const tools = await page.evaluate((all) => window.describe(all), listed.tools);
 const uriOf = (name) => tools.find((tool) => tool.name === name).uri;
 
 async function open(name, tool) {
   const result = await client.callTool({ name: tool, arguments: {} });
   const { contents } = await client.readResource({ uri: uriOf(tool) });
   await page.evaluate((args) => window.show(...args), [name, contents[0].text, result]);
-  return { frame: page.frame({ name }), uri: contents[0].uri, mimeType: contents[0].mimeType };
+  const frame = await (await page.$(`iframe[name="${name}"]`)).contentFrame();
+  return { frame, uri: contents[0].uri, mimeType: contents[0].mimeType };
 }
 
 // What an app's page sends to its host, whatever its own code would send.
@@ -104,7 +113,9 @@ const called = async (app, name) => {
   return calls.find((each) => each.app === app && each.name === name);
 };
 
-const diary = { revision: client.getNegotiatedProtocolVersion?.() ?? null, tools };
+const { modelVisible } = splitMCPAppTools(listed);
+const diary = { revision: client.getNegotiatedProtocolVersion(), tools };
+diary.toolsOfModel = modelVisible.tools.map((tool) => tool.name);
 const search = await client.callTool({ name: "get_dynamic_tools", arguments: { group: "monitor" } });
 diary.found = JSON.parse(search.content[0].text).tools.map((tool) => tool.name);
 
@@ -128,6 +139,15 @@ diary.monitor.hostname = await monitor.frame.textContent("#info-hostname");
 
 const work = await open("work", "work__get-time");
 diary.work = { uri: work.uri };
+
+const one = await connect(plan.one);
+diary.one = (await one.listTools()).tools.map((tool) => [tool.name, tool._meta.ui]);
+diary.oneRefuses = await one.callTool({ name: "get-time", arguments: {} }).then(
+  (result) => result.isError,
+  (error) => error.code,
+);
+await one.close();
+
 if (plan.picture) await page.screenshot({ path: plan.picture, fullPage: true });
 
 await browser.close();
