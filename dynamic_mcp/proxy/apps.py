@@ -30,6 +30,7 @@ class AppLinks:
         self._groups = {group.name: group for group in view.offering("resources")}
         self._catalogs: list[Catalog | None] = []
         self._owners: dict[str, GroupView | None] = {}
+        self._with_pages: set[str] = set()
 
     def shown_uri(self, group: GroupView, uri: str) -> str:
         """Return the URI, or template, by which clients know one of a group."""
@@ -56,10 +57,15 @@ class AppLinks:
         entry, app = group.catalog.tools[tool], group.catalog.app_tools.get(tool)
         return entry if app is None else with_links(entry, app, lambda uri: self._link(group, uri))
 
-    def has_ui(self, group: GroupView, tool: str) -> bool:
-        """Return whether a client can read the UI of a tool."""
+    def is_of_app(self, group: GroupView, tool: str) -> bool:
+        """Return whether a tool has a UI that clients can read, or is for such UIs of its group only."""
         app = group.catalog.app_tools.get(tool) if group.catalog else None
-        return app is not None and any(self._may_read(group, uri) for uri in app.links.values())
+        if app is None:
+            return False
+        if app.is_for_model:
+            return any(self._may_read(group, uri) for uri in app.links.values())
+        self._look()
+        return app.is_for_app and group.name in self._with_pages
 
     def _link(self, group: GroupView, uri: str) -> str | None:
         return self.shown_uri(group, uri) if self._may_read(group, uri) else None
@@ -78,10 +84,12 @@ class AppLinks:
         catalogs = [group.catalog for group in self._groups.values()]
         if len(catalogs) != len(self._catalogs) or not all(map(operator.is_, catalogs, self._catalogs)):
             owners: dict[str, GroupView | None] = {}
+            with_pages = set[str]()
             for group in self._groups.values():
                 for uri in set(self._known(group)):
                     owners[uri] = None if uri in owners else group
-            self._catalogs, self._owners = catalogs, owners
+                    with_pages.add(group.name)
+            self._catalogs, self._owners, self._with_pages = catalogs, owners, with_pages
         return self._owners
 
     def _known(self, group: GroupView) -> Iterator[str]:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.journeys.diary import Json, diary_printed_by
-from tests.program import window_command
+from tests.journeys.diary import diary_printed_by
+from tests.program import Json, window_command
 
 pytestmark = pytest.mark.full
 HOST = Path(__file__).parent / "app_host.mjs"

@@ -10,6 +10,7 @@ import pytest
 
 from dynamic_mcp.config.resolved import Features, ToolFilter
 from dynamic_mcp.config.types import DirectTools
+from dynamic_mcp.proxy.direct_listing import MAX_OF_APPS
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import (
     Client,
@@ -220,6 +221,98 @@ async def test_keys_that_are_written_with_escapes_are_read_too() -> None:
         await client.initialize(capabilities=HOST)
 
         assert await found(client, group="up") == []
+
+
+# --- lists ----------------------------------------------------------------------------------------------
+
+
+async def test_a_host_is_listed_the_tools_of_apps_by_themselves_whatever_the_config_says() -> None:
+    upstream = app_server(with_meta("show", LINKED), tool("plain"), app_only("poll"))
+    async with client_of(Opener(clock=[upstream], other=[app_server(tool("t"))])) as client:
+        await client.initialize(capabilities=HOST)
+
+        tools = (await client.request("tools/list"))["result"]["tools"]
+
+        assert [each["name"] for each in tools] == [
+            "get_dynamic_tools",
+            "call_dynamic_tool",
+            "clock__show",
+            "clock__poll",
+        ]
+        assert tools[0]["inputSchema"]["properties"]["group"]["enum"] == ["clock", "other"]
+        assert [each["_meta"] for each in tools[2:]] == [LINKED, {"ui": {"visibility": ["app"]}}]
+        assert await found(client, group="clock") == ["show", "plain"]
+        assert (await by_name(client, "clock__show"))["result"] == DONE
+        assert (await refusal(client, "clock__poll")).startswith("no tool")
+        await read(client, PAGE)
+        assert (await by_name(client, "clock__poll"))["result"] == DONE
+
+
+async def test_other_clients_of_the_same_proxy_are_listed_no_tools_of_apps() -> None:
+    upstreams = [app_server(with_meta("show", LINKED), app_only("poll")) for _ in range(2)]
+    async with client_of(Opener(clock=upstreams)) as host:
+        await host.initialize(capabilities=HOST)
+        other = Client(host.server)
+        await other.initialize()
+
+        assert list(await listed(host)) == ["clock__show", "clock__poll"]
+        assert list(await listed(other)) == []
+
+
+async def test_a_host_hears_of_an_app_that_comes_and_of_nothing_that_changes_no_app() -> None:
+    upstream = app_server(tool("plain"))
+    async with client_of(Opener(clock=[upstream])) as client:
+        await client.initialize(capabilities=HOST)
+        assert list(await listed(client)) == []
+        heard = len(client.heard("notifications/tools/list_changed"))
+
+        upstream.answers["tools/list"] = {"tools": [tool("plain"), with_meta("show", LINKED)]}
+        upstream.say({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+        await client.hears("notifications/tools/list_changed", times=heard + 1)
+        assert list(await listed(client)) == ["clock__show"]
+
+        upstream.answers["resources/list"] = {"resources": [{"uri": "file:///new", "name": "new"}]}
+        upstream.say({"jsonrpc": "2.0", "method": "notifications/resources/list_changed"})
+        await client.hears("notifications/resources/list_changed")
+        assert len(client.heard("notifications/tools/list_changed")) == heard + 1
+
+
+async def test_a_host_hears_of_a_link_that_another_server_changes() -> None:
+    a, b = app_server(with_meta("show", LINKED)), app_server(tool("t"))
+    async with client_of(Opener(a=[a], b=[b])) as client:
+        await client.initialize(capabilities=HOST)
+        assert (await listed(client))["a__show"]["_meta"] == LINKED
+        heard = len(client.heard("notifications/tools/list_changed"))
+
+        b.answers["resources/list"] = {"resources": [{"uri": PAGE, "name": "page"}]}
+        b.say({"jsonrpc": "2.0", "method": "notifications/resources/list_changed"})
+        await client.hears("notifications/tools/list_changed", times=heard + 1)
+
+        assert (await listed(client))["a__show"]["_meta"]["ui"]["resourceUri"] == "ui://a+clock/page.html"
+
+
+async def test_a_server_with_very_many_apps_fills_no_list() -> None:
+    many = [with_meta(f"show_{n}", {"ui": {"resourceUri": f"ui://many/{n}"}}) for n in range(500)]
+    upstream = app_server(*many, *(app_only(f"poll_{n}") for n in range(500)))
+    async with client_of(Opener(many=[upstream], clock=[app_server(with_meta("show", LINKED))])) as client:
+        await client.initialize(capabilities=HOST)
+
+        names = list(await listed(client))
+
+        assert names == [*(f"many__show_{n}" for n in range(MAX_OF_APPS)), "clock__show"]
+        assert "show_499" in await found(client, group="many", query="show_499")
+        await read(client, "ui://many/499")
+        assert (await by_name(client, "poll_499"))["result"] == DONE
+
+
+async def test_a_modern_host_is_listed_the_tools_of_apps() -> None:
+    async with modern_client_of(Opener(clock=[app_server(with_meta("show", LINKED), app_only("poll"))])) as client:
+        client.capabilities = HOST
+        names = [each["name"] for each in (await client.request("tools/list"))["result"]["tools"]]
+        assert names[2:] == ["clock__show", "clock__poll"]
+        client.capabilities = {}
+        names = [each["name"] for each in (await client.request("tools/list"))["result"]["tools"]]
+        assert names[2:] == []
 
 
 # --- pages ----------------------------------------------------------------------------------------------
