@@ -126,6 +126,7 @@ class OpenApps:
         return app is None or app.is_for_app
 
     def find(self, client: Client, view: View, tool: str) -> list[Named]:
-        """Return the tools that such an app may mean by a name: it knows those of its own server's only."""
-        groups = [group for name in self._groups.get(client, ()) if (group := view.get(name)) is not None]
-        return [(group, tool) for group in groups if group.offers("tools") and self.may_call(client, group, tool)]
+        """Return the tools that such an app may mean by a name: it has those that its own server gives them."""
+        groups = (view.get(name) for name in self._groups.get(client, ()))
+        shown = [(group, group.shown_name(tool)) for group in groups if group is not None and group.offers("tools")]
+        return [(group, name) for group, name in shown if self.may_call(client, group, name)]

@@ -81,7 +81,16 @@ await page.addScriptTag({ content: bundle.outputFiles[0].text });
 
 // --- the journey ----------------------------------------------------------------------------------------
 
-const listed = await client.listTools();
+// Servers that are starting tell their tools later.
+async function listAll() {
+  const until = Date.now() + STEP_WITHIN_MS;
+  for (;;) {
+    const listed = await client.listTools({}, { cacheMode: "refresh" });
+    if (listed.tools.length >= plan.tools || Date.now() > until) return listed;
+    await new Promise((resolve) => setTimeout(resolve, 200));
+  }
+}
+const listed = await listAll();
 const tools = await page.evaluate((all) => window.describe(all), listed.tools);
 const uriOf = (name) => tools.find((tool) => tool.name === name).uri;
 

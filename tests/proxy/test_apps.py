@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
 from dynamic_mcp.config.resolved import Features, ToolFilter
-from dynamic_mcp.config.types import DirectTools
 from dynamic_mcp.proxy.direct_listing import MAX_OF_APPS
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import (
@@ -27,71 +26,26 @@ from tests.fakes import (
 )
 from tests.modern_client import modern_client_of
 from tests.policy.rules import access_of, person
-
-UI = "io.modelcontextprotocol/ui"
-HOST: Json = {"extensions": {UI: {"mimeTypes": ["text/html;profile=mcp-app"]}}}
-DIRECT = DirectTools(is_all=True)
-PAGE = "ui://clock/page.html"
-DONE: Json = {"content": [{"type": "text", "text": "done"}]}
-LINKED: Json = {"ui": {"resourceUri": PAGE, "visibility": ["model", "app"]}}
-
-
-def with_meta(name: str, meta: Json) -> Json:
-    return {**tool(name), "_meta": meta}
-
-
-def app_only(name: str, uri: str | None = None) -> Json:
-    return with_meta(name, {"ui": {**({"resourceUri": uri} if uri else {}), "visibility": ["app"]}})
-
-
-def app_server(
-    *tools: Json, pages: Sequence[str] = (), html: str = "<p>", answers: Mapping[str, Json] | None = None
-) -> FakeUpstream:
-    """Return a server with these tools, that lists these pages and answers each of them with its own."""
-
-    def read(params: Mapping[str, Json]) -> Json:
-        meta = {"ui": {"csp": {"connectDomains": ["https://x.test"]}, "domain": "d"}}
-        return {
-            "contents": [{"uri": params["uri"], "mimeType": "text/html;profile=mcp-app", "text": html, "_meta": meta}]
-        }
-
-    return FakeUpstream(
-        {
-            "initialize": {
-                "protocolVersion": "2025-11-25",
-                "capabilities": {"tools": {"listChanged": True}, "resources": {"subscribe": True}},
-                "serverInfo": {"name": "fake", "version": "1"},
-            },
-            "tools/list": {"tools": list(tools)},
-            "tools/call": DONE,
-            "resources/list": {"resources": [{"uri": uri, "name": "page"} for uri in pages]},
-            "resources/templates/list": {"resourceTemplates": []},
-            "resources/read": read,
-            "resources/subscribe": {},
-            "resources/unsubscribe": {},
-            **(answers or {}),
-        }
-    )
-
-
-async def listed(client: Client) -> dict[str, dict[str, Json]]:
-    """Return the listed tools by name, without those of the proxy."""
-    tools = (await client.request("tools/list"))["result"]["tools"]
-    return {each["name"]: each for each in tools if each["name"] not in ("get_dynamic_tools", "call_dynamic_tool")}
+from tests.proxy.app_servers import (
+    DIRECT,
+    DONE,
+    HOST,
+    LINKED,
+    PAGE,
+    UI,
+    app_only,
+    app_server,
+    by_name,
+    listed,
+    read,
+    with_meta,
+)
 
 
 async def found(client: Client, **arguments: Json) -> list[str]:
     """Return the names that a search finds."""
     answer = await client.request("tools/call", {"name": "get_dynamic_tools", "arguments": arguments})
     return [each["name"] for each in json.loads(text_of(answer["result"]))["tools"]]
-
-
-async def read(client: Client, uri: str) -> Json:
-    return await client.request("resources/read", {"uri": uri})
-
-
-async def by_name(client: Client, name: str) -> Json:
-    return await client.request("tools/call", {"name": name, "arguments": {}})
 
 
 async def refusal(client: Client, name: str) -> str:
