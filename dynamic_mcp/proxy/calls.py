@@ -60,6 +60,7 @@ class ToolCall(Struct, frozen=True, gc=False):
     """A client's call: which tool, with what, and which part of the result.
 
     `may_be_of_app`: the client names the tool itself, as the host of an app does, and not by one of our call tools.
+    `is_of_app`: the name is one that only an app has.
     """
 
     group: GroupView
@@ -70,6 +71,14 @@ class ToolCall(Struct, frozen=True, gc=False):
     select: str = ""
     verb: str = ""
     may_be_of_app: bool = False
+    is_of_app: bool = False
+
+    @property
+    def is_answered_to_app(self) -> bool:
+        """True if no model reads the answer, and an app needs all of it."""
+        catalog = self.group.catalog
+        is_for_apps = catalog is not None and self.name in catalog.tools and self.name not in catalog.model_tools
+        return self.is_of_app or is_for_apps
 
     @property
     def label(self) -> str:
@@ -123,10 +132,12 @@ class Calls:
         listed = self._listed_tools(request.view)
         if unread := [group for group in listed.groups() if name.startswith(f"{group.name}__") and not _knows(group)]:
             await learn(request.client, unread, [ListKind.TOOLS], FIND_WITHIN_S)
-        tool = listed.find(name) or self._find_of_apps(request, name)
-        if tool is not None:
+        if (tool := listed.find(name)) is not None:
             return await self._call(request, tool, params)
-        call = ToolCall(*await self._find_only(request, name), params.get("arguments"), _NOTHING)
+        of_app = self._find_of_apps(request, name)
+        tool = of_app or await self._find_only(request, name)
+        is_of_app = of_app is not None
+        call = ToolCall(*tool, params.get("arguments"), _NOTHING, may_be_of_app=is_of_app, is_of_app=is_of_app)
         return await self.run(request, call, params)
 
     def _call(self, request: Request, tool: Named, params: Mapping[str, Raw]) -> Awaitable[Frame]:
@@ -260,7 +271,7 @@ class Calls:
         result = answer.result
         if call.select:
             result = await self._selections.select(request.client.principal, result, call.select, keep)
-        if not results.can_pass_unchanged(result, answers):
+        if not results.can_pass_unchanged(result, answers) and not call.is_answered_to_app:
             result = results.shape(
                 result,
                 answers,

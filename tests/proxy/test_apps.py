@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from dynamic_mcp.config.resolved import Features, ToolFilter
+from dynamic_mcp.config.resolved import CallHandling, Features, ToolFilter
 from dynamic_mcp.proxy.direct_listing import MAX_OF_APPS
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import (
@@ -97,6 +97,20 @@ async def test_an_app_calls_the_tools_of_its_server_by_the_names_that_its_page_h
         assert (await by_name(client, "poll"))["result"] == DONE
         assert upstream.heard("tools/call")[0]["params"]["name"] == "poll"
         assert (await client.call("clock", "poll"))["isError"]  # by which a model would call it
+
+
+@pytest.mark.parametrize("name", ["poll", "clock__poll", "show"])
+async def test_what_a_tool_answers_an_app_is_not_cut(name: str) -> None:
+    result: Json = {"content": [{"type": "text", "text": "x" * 10_000}]}
+    upstream = app_server(with_meta("show", LINKED), app_only("poll"), answers={"tools/call": result})
+    async with client_of(
+        Opener(clock=[upstream]), group_config("clock", answers=CallHandling(validate=None, limit=100, compact=False))
+    ) as client:
+        await client.initialize(capabilities=HOST)
+        await read(client, PAGE)
+
+        assert (await by_name(client, name))["result"] == result
+        assert (await client.call("clock", "show")) != result
 
 
 async def test_an_app_that_was_not_opened_has_no_tools() -> None:
