@@ -31,7 +31,7 @@ class ListedTools:
 
     def __init__(self, view: View) -> None:
         self._view = ref(view)
-        self._catalogs: list[Catalog | None] = []
+        self._catalogs: dict[GroupView, Catalog | None] = {}
         self._by_name: dict[str, Named] = {}
         self._listings: dict[Surface, DirectListing] = {}
 
@@ -52,13 +52,18 @@ class ListedTools:
 
     def find(self, name: str) -> Named | None:
         """Return the group and the tool that a listed name stands for."""
+        found = self._by_name.get(name)
+        if found is not None and found[0].catalog is self._catalogs.get(found[0]):
+            return found  # whatever has changed in other groups
         return self.by_name().get(name)
 
     def by_name(self) -> dict[str, Named]:
         """Return all of them by their names: the same object as long as the tools are the same."""
         groups = self.offering()
-        catalogs = [group.catalog for group in groups]
-        if len(catalogs) != len(self._catalogs) or not all(map(operator.is_, catalogs, self._catalogs)):
+        catalogs = {group: group.catalog for group in groups}
+        if len(catalogs) != len(self._catalogs) or not all(
+            map(operator.is_, catalogs.values(), self._catalogs.values())
+        ):
             self._catalogs = catalogs
             self._by_name = listed_names(_tools_of(groups), groups)
         return self._by_name
