@@ -500,6 +500,27 @@ async def test_a_server_is_told_what_its_client_declares_of_apps() -> None:
     assert sorted(map(str, declared)) == sorted(map(str, [HOST, {}]))
 
 
+async def test_a_host_is_listed_what_a_server_offers_to_hosts_only_once_it_has_used_the_server() -> None:
+    def server() -> FakeUpstream:
+        def tools(_: Json) -> Json:
+            hello = upstream.heard("initialize")[0]["params"]["capabilities"]
+            return {"tools": [with_meta("show", LINKED) if "extensions" in hello else tool("show")]}
+
+        upstream = app_server(answers={"tools/list": tools})
+        return upstream
+
+    async with client_of(Opener(up=[server(), server()])) as other:
+        await other.initialize()
+        await other.call("up", "show")
+        host = Client(other.server)
+        await host.initialize(capabilities=HOST)
+
+        await host.call("up", "show")
+        await host.hears("notifications/tools/list_changed")
+
+        assert (await listed(host))["up__show"]["_meta"] == LINKED
+
+
 async def test_a_modern_host_opens_an_app_and_calls_its_tools() -> None:
     upstream = app_server(with_meta("show", LINKED), app_only("poll"))
     async with modern_client_of(Opener(clock=[upstream])) as client:
