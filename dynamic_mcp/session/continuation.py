@@ -90,11 +90,11 @@ class SessionJournal:
 
 
 def _note(request: Request) -> tuple[bytes, bytes]:
-    return request.method.encode(), wire.request_line(0, request.method, request.params)
+    return request.method.encode(), wire.request_line(0, request.method, request.params or None)
 
 
 def _note_subscription(request: Request) -> tuple[bytes, bytes]:
-    return _name_subscription(request), wire.request_line(0, request.method, request.params)
+    return _name_subscription(request), wire.request_line(0, request.method, request.params or None)
 
 
 def _forget_subscription(request: Request) -> tuple[bytes, bytes]:

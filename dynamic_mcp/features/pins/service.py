@@ -143,10 +143,9 @@ class DefinitionGate:
 
     # --- Gate ------------------------------------------------------------------------------------------
 
-    @property
-    def is_open(self) -> bool:
-        """True if nothing known of the group is held back: `check` lets every request pass."""
-        return not self.held and not self._unread and self.group.catalog is self._whole
+    def holds_none(self, catalog: Catalog | None) -> bool:
+        """Return whether nothing of the group's known catalog is held back: `check` lets every request pass."""
+        return catalog is self._whole and not self.held and not self._unread
 
     @property
     def is_behind(self) -> bool:
