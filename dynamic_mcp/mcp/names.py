@@ -10,6 +10,7 @@ _ALLOWED = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NOT_ALLOWED = re.compile(r"[^A-Za-z0-9_-]")
 _DIGEST = 8
 _SCHEME = "dynamic-mcp://"
+_SKILL = "skill://"
 
 
 def qualified_name(group: str, name: str) -> str:
@@ -55,3 +56,29 @@ def split_group_uri(uri: str) -> tuple[str, str] | None:
         return None
     is_plain = ":" in path or "{" in path  # an encoded URI has neither
     return unquote(group), path if is_plain else unquote(path)
+
+
+def group_skill_uri(group: str, uri: str) -> str:
+    """Return the URI of a file of a group's skill: `skill://<group>/<path>`, so that the last segments stay.
+
+    What stands before the path in another scheme is one encoded segment.
+    """
+    scheme, _, path = uri.partition("://")
+    if scheme == "skill":
+        return f"{_SKILL}{quote(group, safe='')}/{path}"
+    authority, slash, rest = path.partition("/")
+    if not slash:
+        return group_uri(group, uri)
+    return f"{_SKILL}{quote(group, safe='')}/{quote(f'{scheme}://{authority}', safe='')}/{rest}"
+
+
+def split_skill_uri(uri: str) -> tuple[str, str] | None:
+    """Return the group and the upstream's URI that a URI of a skill can mean; None for any other URI."""
+    if not uri.startswith(_SKILL):
+        return None
+    group, _, path = uri.removeprefix(_SKILL).partition("/")
+    first, slash, rest = path.partition("/")
+    if not (group and first):
+        return None
+    origin = unquote(first)
+    return unquote(group), f"{origin}/{rest}" if slash and "://" in origin else f"{_SKILL}{path}"

@@ -203,7 +203,7 @@ def take_snapshot(view: View, tools: Callable[[View], Sequence[object]]) -> Snap
         return _take_of_one(view)
     return {
         "tools": tools(view),
-        "resources": _entries(view, ListKind.RESOURCES, ListKind.TEMPLATES),
+        "resources": _entries(view, ListKind.RESOURCES, ListKind.TEMPLATES, ListKind.SKILLS),
         "prompts": _entries(view, ListKind.PROMPTS),
     }
 
