@@ -6,7 +6,7 @@ An entry that cannot be used is left out by itself; the others stay, in the upst
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -193,6 +193,11 @@ class Catalog(Struct, frozen=True, dict=True):
         """The directories of the listed skills, as URIs that end with a slash."""
         return frozenset(uri.removesuffix("SKILL.md") for uri in self.entries(ListKind.SKILLS))
 
+    def has_skill_file(self, uri: str) -> bool:
+        """Return whether a URI is in the directory of a listed skill, or is that directory."""
+        roots = self.skill_roots
+        return bool(roots) and any(root in roots for root in _directories(uri))
+
     def may(self, capability: str, *part: str) -> bool:
         """Return whether the upstream declared a capability, or a part of one such as `subscribe` of `resources`."""
         if not part:
@@ -336,6 +341,15 @@ def _key(entry: Raw, kind: ListKind) -> str | None:
         return None
 
 
+def _directories(uri: str) -> Iterator[str]:
+    """Yield the directories that a URI may be in, as URIs that end with a slash; first itself as one."""
+    yield f"{uri}/"
+    at = uri.rfind("/")
+    while at > 0 and uri[at - 1] != "/":
+        yield uri[: at + 1]
+        at = uri.rfind("/", 0, at)
+
+
 def _first_sentence(text: str) -> str:
     return re.split(r"(?<=[.!?])\s|\n\n", text.strip(), maxsplit=1)[0].removesuffix(".")
 
@@ -353,16 +367,13 @@ def encode_catalog(catalog: Catalog) -> dict[str, object]:
 
 def decode_catalog(members: Mapping[str, Raw]) -> Catalog:
     """Decode a catalog that `encode_catalog` has encoded. Raises ValueError and KeyError for anything else."""
-    catalog = Catalog(
+    return Catalog(
         {ListKind[name]: _decode_listing(listing) for name, listing in wire.members(members["lists"]).items()},
         wire.members(members["capabilities"]),
         wire.text(members["instructions"]) or "",
         wire.text(members["title"]) or "",
         None if bytes(members.get("hello", wire.NULL)) == b"null" else wire.members(members["hello"]),
     )
-    # one of an earlier version has no list of an extension
-    none = [kind for kind in ListKind if kind.extension and not (kind in catalog.lists or catalog.declares(kind))]
-    return catalog.with_lists(dict.fromkeys(none, Listing())) if none else catalog
 
 
 def _encode_listing(listing: Listing) -> dict[str, object]:

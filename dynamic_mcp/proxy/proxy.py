@@ -48,9 +48,9 @@ if TYPE_CHECKING:  # loaded with the first request, message or server that needs
     from dynamic_mcp.proxy.logins import LoginOffers
     from dynamic_mcp.proxy.parked_calls import ParkedCalls
     from dynamic_mcp.proxy.resources import Resources
-    from dynamic_mcp.proxy.skills import Skills
     from dynamic_mcp.proxy.result_store import ResultStore
     from dynamic_mcp.proxy.search import ToolSearch
+    from dynamic_mcp.proxy.skills import Skills
     from dynamic_mcp.proxy.tasks import Tasks
     from dynamic_mcp.proxy.transparent import Transparent
     from dynamic_mcp.proxy.upstream_messages import UpstreamMessages

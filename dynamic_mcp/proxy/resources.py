@@ -252,7 +252,7 @@ def _rename_contents(group: GroupView, answer: Frame) -> Frame:
 
 
 def _group_uri(group: GroupView, uri: str) -> str:
-    is_skill = uri.startswith("skill://") or (group.catalog is not None and skill_uris.has_file(group.catalog, uri))
+    is_skill = uri.startswith("skill://") or (group.catalog is not None and group.catalog.has_skill_file(uri))
     return names.group_skill_uri(group.name, uri) if is_skill else names.group_uri(group.name, uri)
 
 

@@ -1,17 +1,17 @@
 """URIs of skills: which group and which of its files each means, and how each is listed.
 
-A skill has the URI of its server where that means this very file here. Otherwise it is `skill://<group>/<path>`: where
-an earlier group has a file of that URI, and where its first segment is another group that may have skills. So no
-server can take the place of another one's skill.
+A skill has the URI of its server where that means this very file here. Otherwise it is `skill://<group>/<path>`:
+where an earlier group has a file of that URI, and where its first segment is another group that may have skills. So
+no server can take the place of another one's skill.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Raw
 
-from dynamic_mcp.groups.catalog import Catalog, ListKind
+from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.mcp import names, wire
 from dynamic_mcp.proxy.view import GroupView, View
 
@@ -21,16 +21,10 @@ def has_skills(group: GroupView) -> bool:
     return group.catalog is None or group.catalog.declares(ListKind.SKILLS)
 
 
-def has_file(catalog: Catalog, uri: str) -> bool:
-    """Return whether a URI is in the directory of a listed skill, or is that directory."""
-    roots = catalog.skill_roots
-    return bool(roots) and any(root in roots for root in _directories(uri))
-
-
 def knows(group: GroupView, uri: str) -> bool:
     """Return whether a group lists a resource, or a skill that it is a file of."""
     catalog = group.catalog
-    return catalog is not None and (uri in catalog.entries(ListKind.RESOURCES) or has_file(catalog, uri))
+    return catalog is not None and (uri in catalog.entries(ListKind.RESOURCES) or catalog.has_skill_file(uri))
 
 
 def read_group(groups: Sequence[GroupView], uri: str) -> tuple[GroupView, str] | None:
@@ -87,12 +81,3 @@ def _files(skill: Mapping[str, Raw]) -> list[tuple[str, Raw]]:
         return [(wire.text(wire.member(each, "uri")) or "", each) for each in rows]
     except wire.Malformed:
         return []
-
-
-def _directories(uri: str) -> Iterator[str]:
-    """Yield the directories that a URI may be in, as URIs that end with a slash; first itself as one."""
-    yield f"{uri}/"
-    at = uri.rfind("/")
-    while at > 0 and uri[at - 1] != "/":
-        yield uri[: at + 1]
-        at = uri.rfind("/", 0, at)

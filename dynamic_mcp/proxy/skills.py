@@ -156,7 +156,7 @@ class Skills:
 
 
 def present_directory(group: GroupView, answer: Frame, *, rename: str | None = None) -> Frame:
-    """Return a directory without what the client may not read, with the URIs that carry its group if `rename` is it."""
+    """Return a directory without what the client may not read; its URIs carry the group that `rename` names."""
     if not len(answer.result) or (rename is None and not group.may_hide):
         return answer
     try:

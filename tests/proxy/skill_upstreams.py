@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from tests.fakes import Client, Error, FakeUpstream, Json
-from tests.upstreams.skills import SkillServer, Skills
+from tests.upstreams.skills import Skills, SkillServer
 
 NOT_SERVED = Error(-32602, "there is none")
 

@@ -176,7 +176,7 @@ async def test_what_is_no_skill_or_directory_is_invalid_params(method: str, uri:
 
 @pytest.mark.parametrize("directories", [True, False])
 async def test_a_directory_is_read_from_its_server_or_from_the_entry_where_that_has_no_directories(
-    directories: bool,  # noqa: FBT001
+    directories: bool,
 ) -> None:
     a = SkillUpstream("a", {"refunds": {}})
     b = SkillUpstream("b", {"refunds": {"x/y.md": "y", "z.md": "z"}}, directories=directories)

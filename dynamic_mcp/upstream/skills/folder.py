@@ -1,8 +1,8 @@
 """Reads the skills in folders: what is served of them, with the digest of each file.
 
 A skill is a directory with a `SKILL.md` that has front matter (agentskills.io/specification). Hidden files, and links
-that lead out of the folder, are not served. A skill that is invalid, or too large for clients to accept, is left out by
-itself, with a complaint.
+that lead out of the folder, are not served. A skill that is invalid, or too large for clients to accept, is left out
+by itself, with a complaint.
 """
 
 from __future__ import annotations
@@ -245,7 +245,7 @@ def _parse(text: bytes) -> Mapping[str, object]:
 
 
 def _directories(skills: Iterable[Skill]) -> Mapping[str, tuple[str, ...]]:
-    """Return the directories of skills by URI, with the URIs of what is in each; those of directories have a slash."""
+    """Return the directories of skills by URI, with what is in each; URIs of directories there end with a slash."""
     found: dict[str, dict[str, None]] = {}
     for skill in skills:
         found.setdefault(uri_of(skill.path), {})
