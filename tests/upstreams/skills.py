@@ -71,14 +71,20 @@ class SkillServer:
             case "skills/get" if uri in self.skills:
                 return {"skill": self.entry(uri), "ttlMs": 0, "cacheScope": "private"}
             case "resources/list":
-                return {"resources": [{"uri": each, "name": each.rpartition("/")[2]} for each in self.files]}
+                return {"resources": [self._resource(each) for each in self.files]}
             case "resources/templates/list":
                 return {"resourceTemplates": []}
             case "resources/read" if uri in self.files:
                 return {"contents": [{"uri": uri, "mimeType": "text/markdown", "text": self.files[uri]}]}
             case "resources/directory/read" if self.has_directories and (children := {*self._children(uri)}):
-                return {"resources": [{"uri": f"{uri}/{each}", "name": each} for each in sorted(children)]}
+                return {"resources": [self._resource(f"{uri}/{each}") for each in sorted(children)]}
         return None
+
+    def _resource(self, uri: str) -> Json:
+        if uri not in self.files:
+            return {"uri": uri, "name": uri.rpartition("/")[2], "mimeType": "inode/directory"}
+        about = self.entry(uri)["frontmatter"] if uri in self.skills else {"name": uri.rpartition("/")[2]}
+        return {"uri": uri, "mimeType": "text/markdown", **about}
 
     def _children(self, uri: str) -> Iterator[str]:
         for each in self.files:

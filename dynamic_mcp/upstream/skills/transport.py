@@ -35,12 +35,11 @@ class SkillTransport:
     Set `receive`, which receives each line, and `lost`, before `start`.
     """
 
-    def __init__(self, group: str, folders: SkillFolders, look_every_s: float = LOOK_EVERY_S) -> None:
+    def __init__(self, group: str, folders: SkillFolders) -> None:
         self.group = group
         self.receive: Callable[[bytes], None]
         self.lost: Callable[[LinkLost], None]
         self._folders = folders.folders
-        self._look_every_s = look_every_s
         self._logger = group_logger(log, group)
         self._tasks = TaskSet(self._logger)
         self._running: dict[bytes, asyncio.Task[None]] = {}
@@ -96,7 +95,7 @@ class SkillTransport:
 
     async def _watch(self) -> None:
         while True:
-            await asyncio.sleep(self._look_every_s)
+            await asyncio.sleep(LOOK_EVERY_S)
             with contextlib.suppress(OSError):
                 if await asyncio.to_thread(stamps_of, self._folders) != self._stamps:
                     await self._reread()
