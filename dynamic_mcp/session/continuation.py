@@ -109,7 +109,7 @@ def _note_page(request: Request) -> tuple[bytes, bytes]:
     """Return the note of a page of an app, which goes on to call tools; no other resource has a lasting effect."""
     uri = wire.member(request.params, "uri")
     name = b"page " + bytes(uri) if names.is_ui(wire.text(uri) or "") else b""
-    return name, wire.request_line(0, _READ, wire.encode({"uri": uri}))
+    return name, wire.request_line(0, _READ, {"uri": uri})
 
 
 _LASTING = {
