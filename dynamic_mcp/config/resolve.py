@@ -310,6 +310,8 @@ def _pinning(name: str, server: form.Server, settings: form.Settings) -> Pinning
     default: Policy = "hold" if authenticates else "warn"
     if feature_with_gates() is None:
         default = "trust"
+    if isinstance(server, form.SkillsEntry):  # who writes the files writes the config
+        default = "trust"
     policy = _first(server.definitions, settings.defaults.definitions, default=default)
     return Pinning(policy, sha256(wire.encode([name, *written])).hexdigest())
 

@@ -53,6 +53,8 @@ async def load_modules(config: Config, *, serves_http: bool, can_hand_over: bool
 def list_modules(config: Config, *, serves_http: bool, can_hand_over: bool) -> Iterator[str]:
     """Yield the names of the modules that serving this config may need."""
     yield from _PACKAGES
+    if not can_hand_over or any(isinstance(group.upstream, SkillFolders) for group in config.groups):
+        yield "ruamel.yaml"  # the front matter of skills
     unwanted: tuple[str, ...] = _OPTIONAL
     if can_hand_over:
         unwanted += _FOR_ERRORS

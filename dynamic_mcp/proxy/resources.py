@@ -307,11 +307,11 @@ def _find_readable(groups: list[GroupView], uri: str) -> Resource | None:
 def _rename_contents(group: GroupView, answer: Frame) -> Frame:
     """Return what was read of a skill with the URIs that carry its group; its texts and bytes stay as they are."""
     try:
+        elements = wire.elements(wire.member(answer.result, "contents"))
+        uris = [wire.text(wire.member(each, "uri")) for each in elements]
         contents = [
-            wire.with_member(
-                each, names.group_skill_uri(group.name, wire.text(wire.member(each, "uri")) or ""), "uri"
-            )
-            for each in wire.elements(wire.member(answer.result, "contents"))
+            wire.with_member(each, names.group_skill_uri(group.name, uri), "uri") if uri else each
+            for uri, each in zip(uris, elements, strict=True)
         ]
     except wire.Malformed:
         return answer

@@ -54,7 +54,10 @@ class Skills:
 
     async def get_from(self, request: Request, group: GroupView, params: Mapping[str, Raw], uri: str) -> Frame:
         """Answer `skills/get` for a client that sees this group alone."""
-        answer = await self._send(request, (group, uri), params)
+        try:
+            answer = await self._send(request, (group, uri), params)
+        except ResourceNotFound:
+            raise NotFound("skill", uri) from None
         await self._judge(request, (group, uri), answer)
         return answer
 
@@ -69,7 +72,10 @@ class Skills:
         self, request: Request, group: GroupView, params: Mapping[str, Raw], uri: str
     ) -> Frame:
         """Answer `resources/directory/read` for a client that sees this group alone."""
-        return present_directory(group, await self._send(request, (group, uri), params))
+        try:
+            return present_directory(group, await self._send(request, (group, uri), params))
+        except ResourceNotFound:
+            raise NotFound("directory", uri) from None
 
     # --- the owner -------------------------------------------------------------------------------------
 

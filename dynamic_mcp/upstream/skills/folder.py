@@ -132,6 +132,9 @@ class _Reader:
                 if entry.name.startswith("."):
                     continue
                 path = directory / entry.name
+                if not _is_text(entry.name):
+                    self._complain(f"a file in `{directory}` is left out: its name is not UTF-8")
+                    continue
                 if entry.is_symlink() and not self._is_inside(os.path.realpath(path)):
                     self._complain(f"`{path}` is left out: it is a link out of the folder")
                 elif entry.is_dir(follow_symlinks=False):
@@ -184,6 +187,14 @@ class _Reader:
 
     def _complain(self, text: str) -> None:
         self._complaints.append(text)
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _stamp_of(file: Path) -> tuple[int, int, int] | None:

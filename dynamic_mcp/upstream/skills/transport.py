@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import time
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from mimetypes import guess_type
@@ -24,6 +25,8 @@ log = logging.getLogger(__name__)
 EXTENSION = "io.modelcontextprotocol/skills"
 # How often the folders are compared with what was read of them.
 LOOK_EVERY_S = 2.0
+# Large folders are compared less often: after so many times as long as it took.
+_TIMES_AS_LONG = 20
 _TTL_MS = 10_000
 _MARKDOWN = "text/markdown"
 _MAX_NAMED = 20
@@ -94,12 +97,15 @@ class SkillTransport:
     # --- the folders -----------------------------------------------------------------------------------
 
     async def _watch(self) -> None:
+        took_s = 0.0
         while True:
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(max(LOOK_EVERY_S, _TIMES_AS_LONG * took_s))
+            began = time.monotonic()
             with contextlib.suppress(OSError):
                 if await asyncio.to_thread(stamps_of, self._folders) != self._stamps:
                     await self._reread()
                     self._announce()
+            took_s = time.monotonic() - began
 
     async def _reread(self) -> None:
         before = self._skills

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from hashlib import sha256
 from pathlib import Path
 
@@ -143,3 +144,12 @@ def test_what_has_not_changed_is_not_read_again(tmp_path: Path) -> None:
         each.path for each in after.files.values() if each in before.files.values()
     }
     assert changed == {"pdf/a.md"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
+def test_a_file_whose_name_is_no_text_is_left_out(tmp_path: Path) -> None:
+    skill = write_skill(tmp_path, "pdf")
+    (skill / os.fsdecode(b"caf\xe9.md")).write_text("x")
+    found = read_folders([str(tmp_path)])
+    assert [each.path for each in found.skills["pdf"].files] == ["pdf/SKILL.md"]
+    assert "is not UTF-8" in found.complaints[0]
