@@ -200,8 +200,11 @@ def find_duplicate_name(data: bytes | Raw, *, is_flat: bool = False) -> str | No
 def has_unique_names(members: Mapping[str, Raw], source: bytes | Raw) -> bool:
     """Return cheaply whether an object has only these members, and so no duplicate names.
 
-    Each member has one colon, besides those in its name and value. True is certain; False means unknown.
+    Nothing shorter says the same, so there is no room for one more member; or each member has one colon, besides
+    those in its name and value. True is certain; False means unknown.
     """
+    if len(source) - len(encode(members)) < len('"n":1,') and "" not in members:
+        return True
     return bytes(source).count(b":") == len(members) + b"".join(members.values()).count(b":")
 
 

@@ -122,7 +122,7 @@ class Link:
         if self.loss is not None:
             raise NotSent(self.group, self.loss.reason)
         number = next(self._ids)
-        key = b"%d" % number
+        key = wire.encode(number)
         now = self._loop.time()
         call = UpstreamCall(
             method, label or method, caller, timeout_s, now, now + timeout_s, self._loop.create_future()
