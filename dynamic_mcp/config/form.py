@@ -33,6 +33,7 @@ from dynamic_mcp.config.types import (
     Strings,
     Url,
     Variables,
+    unique,
 )
 from dynamic_mcp.features.table import section_of
 
@@ -147,7 +148,8 @@ class Shared(Section, frozen=True):
     direct: Annotated[
         Direct | None,
         "`true` lists all tools of the server directly, as `<server>__<tool>`, instead of behind the two meta-tools;"
-        " a list of names or globs lists these tools directly as well. Default: false.",
+        " a list of names or globs lists these tools directly as well; `auto` lists all to AI tools that search"
+        " listed tools themselves. Default: false.",
         Everyday(),
     ] = None
     validate_: Annotated[
@@ -316,6 +318,12 @@ class Settings(Section, frozen=True):
         "Serve metrics for Prometheus; `true` takes all defaults. Default: false.",
         Everyday(),
     ] = None
+    experimental: Annotated[
+        Annotated[tuple[str, ...], Value(unique, written=list[Literal["groups"]])],
+        OfFeature("mcp_groups"),
+        "Drafts of MCP to serve, which may change or go with any version: `groups` is the extension"
+        " `io.modelcontextprotocol/groups`. Default: none.",
+    ] = ()
     lock_file: Annotated[
         PathText | None,
         OfFeature("pins"),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from weakref import ref
 
 from msgspec import Raw
@@ -13,43 +14,138 @@ from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.proxy.listed_names import Named, listed_names
 from dynamic_mcp.proxy.lists import WAIT_S, learn
+from dynamic_mcp.proxy.surface import Surface
 from dynamic_mcp.proxy.view import GroupView, View
 
+# The number of tools of a group that are listed because of its UIs. The others are found by a search.
+MAX_OF_APPS = 64
+_RESOURCES = (ListKind.RESOURCES, ListKind.TEMPLATES)
 
-class DirectListing:
-    """The tools that the config lists directly, beside, or instead of, the two tools.
 
-    They are remembered by their view, so they must not hold on to it.
+class ListedTools:
+    """The tools of a view that are listed to some client by themselves, beside, or instead of, the two tools.
+
+    A name stands for the same tool with every client. They are remembered by their view, so they must not hold on
+    to it.
     """
 
     def __init__(self, view: View) -> None:
         self._view = ref(view)
-        self._catalogs: list[Catalog | None] = []
+        self._catalogs: dict[GroupView, Catalog | None] = {}
         self._by_name: dict[str, Named] = {}
+        self._listings: dict[Surface, DirectListing] = {}
+
+    def listing(self, surface: Surface) -> DirectListing:
+        """Return those of them that clients with this surface are listed."""
+        found = self._listings.get(surface)
+        if found is None:
+            found = self._listings[surface] = DirectListing(self, surface)
+        return found
+
+    def offering(self) -> list[GroupView]:
+        """Return the groups of the view that have tools."""
+        return self._find_view().offering("tools")
+
+    def groups(self) -> list[GroupView]:
+        """Return the groups that show some of their tools, or all, to some client."""
+        return [group for group in self.offering() if group.presentation.direct.shows_some]
+
+    def find(self, name: str) -> Named | None:
+        """Return the group and the tool that a listed name stands for."""
+        found = self._by_name.get(name)
+        if found is not None and found[0].catalog is self._catalogs.get(found[0]):
+            return found  # whatever has changed in other groups
+        return self.by_name().get(name)
+
+    def by_name(self) -> dict[str, Named]:
+        """Return all of them by their names: the same object as long as the tools are the same."""
+        groups = self.offering()
+        catalogs = {group: group.catalog for group in groups}
+        if len(catalogs) != len(self._catalogs) or not all(
+            map(operator.is_, catalogs.values(), self._catalogs.values())
+        ):
+            self._catalogs = catalogs
+            self._by_name = listed_names(_tools_of(groups), groups)
+        return self._by_name
+
+    def define(self, tool: Named, name: str) -> Raw:
+        """Return the definition of a tool under a name, with the links to its UI that clients know."""
+        group, own_name = tool
+        assert group.catalog is not None, "only tools of known catalogs are named"
+        entry = group.catalog.tools[own_name]
+        if own_name in group.catalog.app_tools:
+            from dynamic_mcp.proxy.apps import links_of
+
+            entry = links_of(self._find_view()).show(group, own_name)
+        return wire.with_member(entry, name, "name")
+
+    def is_of_app(self, tool: Named) -> bool:
+        """Return whether clients that show UIs are listed a tool because of one."""
+        group, name = tool
+        if group.catalog is None or name not in group.catalog.app_tools:
+            return False
+        from dynamic_mcp.proxy.apps import links_of
+
+        return links_of(self._find_view()).is_of_app(group, name)
+
+    def _find_view(self) -> View:
+        view = self._view()
+        assert view is not None, "only clients with a view ask"
+        return view
+
+
+class DirectListing:
+    """The tools that clients with one surface are listed by themselves."""
+
+    def __init__(self, tools: ListedTools, surface: Surface) -> None:
+        self._tools = tools
+        self._surface = surface
+        self._named: dict[str, Named] | None = None
         self._entries: list[Raw] = []
 
     def groups(self) -> list[GroupView]:
         """Return the groups that show some of their tools, or all."""
-        return [group for group in self._offering() if group.presentation.direct.shows_some]
+        return [group for group in self._tools.groups() if self._is_whole(group) or group.presentation.direct.globs]
+
+    def rest(self) -> list[GroupView]:
+        """Return the groups with tools that are not listed by themselves."""
+        return [group for group in self._tools.offering() if not self._is_whole(group)]
 
     def is_all(self) -> bool:
         """Return whether every tool is listed by itself, so that a search is not needed."""
-        offering = self._offering()
-        return bool(offering) and all(group.presentation.direct.is_all for group in offering)
+        return bool(self._tools.offering()) and not self.rest()
 
     async def learn(self, client: Client) -> None:
-        """Wait, within a bound, until the tools of the groups that show some are known."""
-        await learn(client, self.groups(), [ListKind.TOOLS], WAIT_S)
+        """Wait, within a bound, until the tools of the groups that show some are known.
+
+        Any group may have apps, and what a tool links to depends on resources.
+        """
+        groups = self._tools.offering() if self._surface.renders_apps else self.groups()
+        await learn(client, groups, [ListKind.TOOLS], WAIT_S)
+        if self._surface.renders_apps:
+            with_apps = [group for group in groups if group.catalog is not None and group.catalog.app_tools]
+            await learn(client, filter(_offers_resources, with_apps), _RESOURCES, WAIT_S)
 
     def entries(self) -> list[Raw]:
         """Return the listed tools: the upstream's bytes under another name."""
-        self._look()
+        named = self._tools.by_name()
+        if named is not self._named:
+            self._named, before = named, self._entries
+            found = [self._tools.define(tool, name) for name, tool in self._choose(named).items()]
+            self._entries = before if found == before else found  # an equal list is no news for clients
         return self._entries
 
-    def find(self, name: str) -> Named | None:
-        """Return the group and the tool that a listed name stands for."""
-        self._look()
-        return self._by_name.get(name)
+    def _choose(self, named: Mapping[str, Named]) -> dict[str, Named]:
+        of_apps = Counter[str]()
+        chosen: dict[str, Named] = {}
+        for name, tool in named.items():
+            group = tool[0]
+            if self._shows(tool):
+                chosen[name] = tool
+            elif self._surface.renders_apps and of_apps[group.name] < MAX_OF_APPS and self._tools.is_of_app(tool):
+                of_apps[group.name] += 1
+                chosen[name] = tool
+        return chosen
 
     def missing(self) -> dict[str, str]:
         """Return which groups should show tools and cannot, and why."""
@@ -60,32 +156,30 @@ class DirectListing:
         return {
             group.name: group.catalog.instructions
             for group in self.groups()
-            if group.presentation.direct.is_all and group.catalog and group.catalog.instructions
+            if self._is_whole(group) and group.catalog and group.catalog.instructions
         }
 
-    def _offering(self) -> list[GroupView]:
-        view = self._view()
-        assert view is not None, "only clients with a view ask"
-        return view.offering("tools")
+    def _is_whole(self, group: GroupView) -> bool:
+        direct = group.presentation.direct
+        return direct.is_all or (direct.is_auto and self._surface.searches_tools)
 
-    def _look(self) -> None:
-        """Name the tools again when the catalogs have changed."""
-        catalogs = [group.catalog for group in self.groups()]
-        if len(catalogs) == len(self._catalogs) and all(map(operator.is_, catalogs, self._catalogs)):
-            return
-        self._catalogs = catalogs
-        self._by_name = listed_names(_direct_tools(self.groups()), self._offering())
-        self._entries = [wire.with_member(_entry(tool), name, "name") for name, tool in self._by_name.items()]
+    def _shows(self, tool: Named) -> bool:
+        group, name = tool
+        assert group.catalog is not None, "only tools of known catalogs are named"
+        is_direct = self._is_whole(group) or group.presentation.direct.shows(group.own_name(name))
+        return is_direct and name in group.catalog.model_tools
 
 
-def _direct_tools(groups: Sequence[GroupView]) -> Iterator[Named]:
+def _tools_of(groups: Sequence[GroupView]) -> Iterator[Named]:
+    """Yield the tools that some client may be listed."""
     for group in groups:
-        for tool in group.catalog.tools if group.catalog else ():
-            if group.presentation.direct.shows(group.own_name(tool)):
+        direct = group.presentation.direct
+        if group.catalog is None or not (direct.shows_some or group.catalog.app_tools):
+            continue
+        for tool in group.catalog.tools:
+            if direct.is_auto or direct.shows(group.own_name(tool)) or tool in group.catalog.app_tools:
                 yield group, tool
 
 
-def _entry(tool: Named) -> Raw:
-    group, name = tool
-    assert group.catalog is not None, "only tools of known catalogs are named"
-    return group.catalog.tools[name]
+def _offers_resources(group: GroupView) -> bool:
+    return group.offers("resources")

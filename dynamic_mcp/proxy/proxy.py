@@ -42,6 +42,7 @@ if TYPE_CHECKING:  # loaded with the first request, message or server that needs
     from dynamic_mcp.config.resolved import Embeddings
     from dynamic_mcp.mcp.mirrored_headers import HeaderParameters
     from dynamic_mcp.oauth.logins import Logins
+    from dynamic_mcp.proxy.apps import OpenApps
     from dynamic_mcp.proxy.cache_hints import CacheHint
     from dynamic_mcp.proxy.connected_users import ConnectedUsers
     from dynamic_mcp.proxy.elicitations import Elicitations
@@ -50,6 +51,7 @@ if TYPE_CHECKING:  # loaded with the first request, message or server that needs
     from dynamic_mcp.proxy.resources import Resources
     from dynamic_mcp.proxy.result_store import ResultStore
     from dynamic_mcp.proxy.search import ToolSearch
+    from dynamic_mcp.proxy.surface import Surface
     from dynamic_mcp.proxy.tasks import Tasks
     from dynamic_mcp.proxy.transparent import Transparent
     from dynamic_mcp.proxy.upstream_messages import UpstreamMessages
@@ -87,11 +89,12 @@ class Proxy:
         self._elicitations = cache(self._create_elicitations)
         self._tasks, self._results = cache(self._create_tasks), cache(self._create_results)
         self._search, self._resources = cache(self._create_search), cache(self._create_resources)
+        self._open_apps = cache(_create_open_apps)
         opener = opener or partial(open_link, logins=self._logins)
         self.groups = Groups(base, self, opener=opener, catalog_store=catalog_store)
         self.is_initialized = asyncio.Event()  # a client has been greeted
         self.changed = asyncio.Event()  # its clients, or the state of a group; who waits for it clears it
-        self._subscriptions = Subscriptions(self.view_for, self._snapshot)
+        self._subscriptions = Subscriptions(self.view_for, self._surface_for, self._snapshot)
         self._gates = Gates(GateContext(self.note, self._subscriptions.announce_soon))
         self._views = Views({None: base}, self.groups, self._gates)
         self._log_levels = LogLevels(self._subscriptions, self.groups.that_may_serve)
@@ -101,7 +104,7 @@ class Proxy:
             self.view_for, self.roles_of, self.note, self._on_lists_changed, base, self._clock, state_folder
         )
         self._chains = chains = Chains(self._services, steps)
-        self._tools = Tools(chains, self._tasks, self._search, self._results)
+        self._tools = Tools(chains, self._tasks, self._search, self._results, self._open_apps)
         use_cases = list_use_cases(
             chains, self._tools, self._log_levels, resources=self._resources, tasks=self._tasks
         )
@@ -112,7 +115,7 @@ class Proxy:
     def _create_resources(self) -> Resources:
         from dynamic_mcp.proxy.resources import Resources
 
-        return Resources(self._chains, self._results(), self._resource_subscriptions)
+        return Resources(self._chains, self._results(), self._resource_subscriptions, self._open_apps)
 
     @cached_property
     def _transparent(self) -> Transparent:
@@ -421,7 +424,7 @@ class Proxy:
         return {
             "capabilities": capabilities(view, client.hello.revision),
             "serverInfo": OURSELVES,
-            "instructions": self._tools.instructions(view),
+            "instructions": self._tools.instructions(view, client),
         }
 
     def release(self, client: Client) -> None:
@@ -487,8 +490,14 @@ class Proxy:
 
         if method not in CACHEABLE:
             return None
-        is_private = self._views.are_governed or bool(self._list_changers) or self.groups.place_of(client) is not None
-        return cache_hint(self.view_for(client), method, self._clock.now(), is_private=is_private)
+        view = self.view_for(client)
+        is_private = (
+            view.differs_by_surface
+            or self._views.are_governed
+            or bool(self._list_changers)
+            or self.groups.place_of(client) is not None
+        )
+        return cache_hint(view, method, self._clock.now(), is_private=is_private)
 
     def may_announce(self, client: Client, method: str) -> bool:
         """Return whether a client may be sent a notification of this method that no request has caused."""
@@ -550,11 +559,20 @@ class Proxy:
         found = self.view_for(client).get(group.name) if self._views.are_governed else None
         return not self._views.are_governed or (found is not None and found.may_read(uri))
 
-    def _snapshot(self, view: View) -> Snapshot:
-        """Return objects that are the same as long as the lists of a view answer the same."""
+    def _surface_for(self, view: View, client: Client) -> Surface | None:
+        return self._tools.surface_for(view, client)
+
+    def _snapshot(self, view: View, client: Client) -> Snapshot:
+        """Return objects that are the same as long as the lists of a view answer a client the same."""
         if not view.scope.is_single:
             self._learn_vectors()
-        snapshot, changers = take_snapshot(view, self._tools.snapshot), self._list_changers
+        snapshot, changers = take_snapshot(view, client, self._tools.snapshot), self._list_changers
         if not changers:
             return snapshot
         return {name: None if each is None else [*each, *changers] for name, each in snapshot.items()}
+
+
+def _create_open_apps() -> OpenApps:
+    from dynamic_mcp.proxy.apps import OpenApps
+
+    return OpenApps()
