@@ -76,6 +76,11 @@ def find_known(name: str, version: str) -> KnownClient | None:
     return next((each for each in KNOWN_CLIENTS if fnmatchcase(name, each.name) and each.is_at(version)), None)
 
 
+def find_known_tool(tool: str) -> KnownClient | None:
+    """Return what is known of the newest version of a tool, by its name for `install`."""
+    return next((each for each in KNOWN_CLIENTS if each.tool == tool and each.before is None), None)
+
+
 def parse_version(text: str) -> Version:
     """Return the numbers that a version begins with; empty if it begins with none."""
     found = re.match(r"v?(\d+(?:\.\d+)*)", text)

@@ -24,7 +24,7 @@ from dynamic_mcp.tools.meta_tools import CALL, CALL_READ, CALL_WRITE, CALLS, GET
 if TYPE_CHECKING:  # loaded with the first call, or the first client that is listed tools by themselves
     from dynamic_mcp.mcp.mirrored_headers import HeaderParameters
     from dynamic_mcp.proxy.calls import Calls
-    from dynamic_mcp.proxy.direct_listing import DirectListing, ListedTools
+    from dynamic_mcp.proxy.direct_listing import DirectListing, ListedTools, ToolUses
     from dynamic_mcp.proxy.listed_names import Named
     from dynamic_mcp.proxy.result_store import ResultStore
     from dynamic_mcp.proxy.search import ToolSearch
@@ -43,11 +43,12 @@ class Tools:
         tasks: Callable[[], Tasks],
         search: Callable[[], ToolSearch],
         results: Callable[[], ResultStore],
+        uses: Callable[[], ToolUses],
     ) -> None:
         self._search = search
         self._listed_tools: WeakKeyDictionary[View, ListedTools] = WeakKeyDictionary()
         self._surfaces: WeakKeyDictionary[Client, Surface] = WeakKeyDictionary()
-        self._chains, self._tasks, self._results = chains, tasks, results
+        self._chains, self._tasks, self._results, self._uses = chains, tasks, results, uses
 
     @cached_property
     def _calls(self) -> Calls:
@@ -72,7 +73,7 @@ class Tools:
         if found is None:
             from dynamic_mcp.proxy.direct_listing import ListedTools
 
-            found = self._listed_tools[view] = ListedTools(view)
+            found = self._listed_tools[view] = ListedTools(view, self._uses)
         return found
 
     def direct_listing(self, view: View, client: Client) -> DirectListing:
