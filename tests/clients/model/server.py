@@ -11,9 +11,10 @@ import gzip
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from tests.clients.model.chat import Chat
-from tests.clients.model.dialect import Answer, Call, Dialect, Json, Shown
+from tests.clients.model.dialect import Answer, Call, Dialect, Json, Saying, Shown
 from tests.clients.model.gemini import Gemini
 from tests.clients.model.messages import Messages
 from tests.clients.model.responses import Responses
@@ -43,10 +44,17 @@ class Script:
         return self.reveal if self.reveal and not revealed and call.tool not in shown.tools else call
 
 
+class Policy(Protocol):
+    """What the model does."""
+
+    def next(self, shown: Shown) -> Saying:
+        """Return what the model says to a request."""
+
+
 class Model:
     """The listener; `url` has no path, and `when_asked` is called with each request that has tools."""
 
-    def __init__(self, script: Script, when_asked: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, script: Policy, when_asked: Callable[[], None] = lambda: None) -> None:
         self._script = script
         self._when_asked = when_asked
         self.url = ""
