@@ -52,9 +52,15 @@ class Policy(Protocol):
 
 
 class Model:
-    """The listener; `url` has no path, and `when_asked` is called with each request that has tools."""
+    """The listener; `url` has no path, and `when_asked` is called with each request that has tools.
 
-    def __init__(self, script: Policy, when_asked: Callable[[], None] = lambda: None) -> None:
+    It takes `think_s` for its first answer.
+    """
+
+    def __init__(
+        self, script: Policy, when_asked: Callable[[], None] = lambda: None, *, think_s: float = 0.0
+    ) -> None:
+        self._think_s = think_s
         self._script = script
         self._when_asked = when_asked
         self.url = ""
@@ -90,6 +96,8 @@ class Model:
             while True:
                 request = await connection.request()
                 body = _decoded(request.body, request.headers.get("content-encoding", ""))
+                if not self.asked:
+                    await asyncio.sleep(self._think_s)
                 await _send(self._answer(request.path.partition("?")[0], body), connection)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
