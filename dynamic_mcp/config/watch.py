@@ -66,6 +66,7 @@ class ConfigWatcher:
         self._refused: list[Content] = []
         self._reload_requested = False
         self._changed = asyncio.Event()
+        self._waiting: list[asyncio.Event] = []
         self._wake_pending = threading.Event()
         self._loop: asyncio.AbstractEventLoop
         self._directories: DirectoryWatcher | None = None
@@ -79,6 +80,13 @@ class ConfigWatcher:
         """Compare the content of the files soon, because the set of files has changed."""
         self._changed.set()
 
+    async def catch_up(self) -> None:
+        """Return when the content that the files have now is applied or refused."""
+        is_checked = asyncio.Event()
+        self._waiting.append(is_checked)
+        self._changed.set()
+        await is_checked.wait()
+
     async def run(self) -> None:
         """Watch until cancelled."""
         self._loop = asyncio.get_running_loop()
@@ -89,7 +97,12 @@ class ConfigWatcher:
         try:
             while True:
                 can_watch = can_watch and await asyncio.to_thread(self._update_watches, self._served.state.files)
-                await self._check()
+                waiting, self._waiting = self._waiting, []
+                if await self._check():
+                    for each in waiting:
+                        each.set()
+                else:
+                    self._waiting += waiting
                 if self._reload_requested or await self._wait_for_change(SAFEGUARD_S if can_watch else POLL_S):
                     await self._wait_for_quiet()
         finally:
@@ -152,13 +165,13 @@ class ConfigWatcher:
 
     # --- content ---------------------------------------------------------------------------------------
 
-    async def _check(self) -> None:
-        """Apply or reject the content of the files, if it has changed."""
+    async def _check(self) -> bool:
+        """Apply or reject the content of the files, if it has changed. Return False if it must be read again."""
         was_requested, self._reload_requested = self._reload_requested, False
         served = self._served.state
         content = await asyncio.to_thread(_read_all, served.files)
         if content == self._last_content and not was_requested:
-            return
+            return True
         content, result = await asyncio.to_thread(self._read, served)
         if isinstance(result, ConfigState) and self._prepare is not None and result.differs_from(served):
             try:
@@ -169,19 +182,20 @@ class ConfigWatcher:
         if is_doubtful and content != self._last_content and await self._changes_soon(content):
             self._reload_requested |= was_requested
             self._changed.set()
-            return
+            return False
         workspaces = self._served.state.by_workspace
         if isinstance(result, ConfigState) and not workspaces.keys() <= result.by_workspace.keys():
             # a workspace was added meanwhile; it must not keep the old version
             self._reload_requested |= was_requested
             self._changed.set()
-            return
+            return False
         self._last_content = content
         if not isinstance(result, ConfigError):
             self._apply(result, was_requested=was_requested)
         elif content not in self._refused:
             self._refused.append(content)
             self._on_error(result)
+        return True
 
     def _read(self, served: ConfigState) -> tuple[Content, ConfigState | ConfigError]:
         """Read the content of all files, then the config for the workspaces that are served."""

@@ -34,10 +34,9 @@ from dynamic_mcp.system.text import escape, pluralize
 
 log = logging.getLogger("dynamic_mcp")
 
-# The time limit for reading a window's env files; windows wait a little longer for their welcome.
+# The time limit for reading a config with a window's profile, and its env files; windows wait a little longer for
+# their welcome.
 _ENTER_WITHIN_S = 4.0
-# The time for a changed config to load, before a window receives the error that its profile is unknown.
-_LOAD_WITHIN_S = 1.5
 # The minimum wait for the first window, which has to find the daemon after its start.
 _FIRST_WINDOW_WITHIN_S = 5.0
 _CHECK_EVERY_S = 10.0
@@ -136,7 +135,6 @@ class Daemon:
         self._check_now = asyncio.Event()
         self._can_hand_over = can_hand_over
         self._hands_over = False
-        self._has_loaded = asyncio.Event()  # set when another version of the config is loaded
         self._linger: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
 
@@ -229,14 +227,14 @@ class Daemon:
         self._windows[face] = None
         self._has_had_windows = True
         self._cancel_linger()
-        if (unknown := await self._check_profile(hello)) is not None:
-            face.end(escape(str(unknown), keep="\n"), unknown.exit_code)
-            return None
         try:
             async with asyncio.timeout(_ENTER_WITHIN_S):
+                if (unknown := await self._check_profile(hello)) is not None:
+                    face.end(escape(str(unknown), keep="\n"), unknown.exit_code)
+                    return None
                 workspace = await self._workspaces.enter(hello.directory, hello.environment)
         except TimeoutError:
-            log.warning("could not read env files within %g s; this client runs its own servers", _ENTER_WITHIN_S)
+            log.warning("could not read the files within %g s; this client runs its own servers", _ENTER_WITHIN_S)
             face.abort()
             return None
         self._windows[face] = workspace
@@ -250,19 +248,15 @@ class Daemon:
         return Session(connection, CommandServer(proxy)) if is_command else StreamSession(connection, proxy)
 
     async def _check_profile(self, hello: Hello) -> NotFound | None:
-        """Return the error that the config has no such profile; wait a moment for a profile that was just added.
+        """Return the error that the config has no such profile, nor has its file.
 
         A session continued from another daemon goes on, and receives a notice that its profile was removed. A command
         has read the config itself.
         """
         if hello.profile is None or hello.continuation.generation or hello.purpose == "command":
             return None
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_LOAD_WITHIN_S):
-                while hello.profile not in self._config.profiles:
-                    self._has_loaded.clear()
-                    self._serving.reloader.watch.check_soon()
-                    await self._has_loaded.wait()
+        if hello.profile not in self._config.profiles:
+            await self._serving.reloader.watch.catch_up()
         config = self._config
         return (
             None if hello.profile in config.profiles else unknown_profile(hello.profile, config.profiles, config.file)
@@ -289,7 +283,6 @@ class Daemon:
         if self._is_wanted and config.daemon is None:
             log.info("%s no longer enables the daemon; new clients run their own servers", config.file)
         self._is_wanted = config.daemon is not None
-        self._has_loaded.set()
         self._begin_to_linger()
 
     def _cancel_linger(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from itertools import chain
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from msgspec import Raw, Struct, structs
 
@@ -12,6 +12,7 @@ from dynamic_mcp.client import Client
 from dynamic_mcp.config.access import AccessKind, Profile
 from dynamic_mcp.config.resolved import Config, DirectLimit, Features, GroupConfig, Presentation, Timeouts, ToolFilter
 from dynamic_mcp.errors import Disabled, NotFound
+from dynamic_mcp.features.table import Feature, features_with_extensions
 from dynamic_mcp.groups.assignment import Place
 from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.groups.group import Group
@@ -26,6 +27,7 @@ if TYPE_CHECKING:  # loaded with the first rule or filter
     from dynamic_mcp.proxy.allowed_lists import AllowedLists
 
 R = TypeVar("R", bound="RuleSet")
+D = TypeVar("D")
 
 _FEATURES = ("tools", "resources", "prompts")
 _METHODS = {AccessKind.TOOL: "tools/call", AccessKind.PROMPT: "prompts/get"}
@@ -137,6 +139,12 @@ class GroupView:
         shown = self.find_shown(self.shown_name(tool))
         return sent if shown is None else shown.present(sent)
 
+    def mark_text(self, text: str) -> str:
+        """Return a text of a tool's result, as long as a model gets it, with the marks that rules put there."""
+        for rules in self.call_rules.values():
+            text = rules.mark_text(text)
+        return text
+
     def find_shown(self, tool: str) -> ShownTool | None:
         """Return the tool that is shown by this name; None where there are no overrides."""
         if self.overridden is None:
@@ -197,6 +205,8 @@ class GroupView:
         match kind:
             case ListKind.TOOLS if self.overridden is not None or not self.presentation.tools.allows(key):
                 return False
+            case ListKind.TOOLS if key in self.catalog.app_tools:
+                return key in self.catalog.model_tools
             case ListKind.TOOLS | ListKind.PROMPTS:
                 named = AccessKind.TOOL if kind is ListKind.TOOLS else AccessKind.PROMPT
                 return self.rules is None or self.judge(named, key).is_visible
@@ -302,8 +312,8 @@ class GroupViews:
 class ViewScope(Struct, frozen=True):
     """A view's settings besides its groups: `instructions` are the profile's, the first three the config's.
 
-    `access_rules` None is that everything is allowed. `emptiness` says why there is no group. Clients of a view that
-    `is_single` see one group as if there were no proxy.
+    `access_rules` None is that everything is allowed. `extensions` are the features that serve one. `emptiness` says
+    why there is no group. Clients of a view that `is_single` see one group as if there were no proxy.
     """
 
     split_calls: bool = False
@@ -311,6 +321,7 @@ class ViewScope(Struct, frozen=True):
     roots: tuple[str, ...] = ()
     place: Place = None
     access_rules: AccessRules | None = None
+    extensions: tuple[Feature, ...] = ()
     instructions: str = ""
     emptiness: str = "no group is configured"
     is_single: bool = False
@@ -330,6 +341,7 @@ class View:
             group.presentation.direct.is_auto for group in self._groups.values()
         )
         self._singles: dict[str, View] = {}
+        self._derived: dict[object, object] = {}
 
     def __iter__(self) -> Iterator[GroupView]:
         return iter(self._groups.values())
@@ -344,6 +356,13 @@ class View:
     def get(self, name: str) -> GroupView | None:
         """Return the group of this name, if there is one."""
         return self._groups.get(name)
+
+    def derive(self, make: Callable[[View], D]) -> D:
+        """Return what is made of this view, the same while there is the view; it must not hold on to the view."""
+        found = self._derived.get(make)
+        if found is None:
+            found = self._derived[make] = make(self)
+        return cast("D", found)
 
     def has_tool(self, group: str, tool: str) -> bool:
         """Return whether a tool may be used, as far as that is known of its group."""
@@ -387,7 +406,9 @@ class View:
         if found is not None:
             return found
         emptiness = "this group is no longer in the config"
-        scope = structs.replace(self.scope, split_calls=False, instructions="", emptiness=emptiness, is_single=True)
+        scope = structs.replace(
+            self.scope, split_calls=False, extensions=(), instructions="", emptiness=emptiness, is_single=True
+        )
         group = self._groups.get(name)
         if group is None:
             return View((), scope)  # not remembered, because a client may ask for any name
@@ -409,7 +430,9 @@ def make_view(
     """
     pool = pool or GroupViews()
     presentations = config.presentations
-    scope = ViewScope(config.split_calls, config.max_direct, config.roots, place, rules)
+    scope = ViewScope(
+        config.split_calls, config.max_direct, config.roots, place, rules, features_with_extensions(config)
+    )
     if profile is not None:
         from dynamic_mcp.proxy.profiles import describe_emptiness, narrow
 

@@ -164,6 +164,18 @@ async def test_every_way_to_save_arrives_and_so_does_the_next_save(file: Path, s
         assert len(recorder.configs) == 3
 
 
+async def test_who_waits_for_the_present_content_waits_for_no_other(file: Path) -> None:
+    async with asyncio.timeout(BOUND_S), watching(file) as recorder:
+        await recorder.watcher.catch_up()
+        assert recorder.configs == []
+        in_place(file, servers("second"))
+        await recorder.watcher.catch_up()
+        assert [each.name for each in recorder.configs[-1].groups] == ["second"]
+        in_place(file, "{")
+        await recorder.watcher.catch_up()
+        assert len(recorder.errors) == 1
+
+
 # Row 51 of the fault matrix.
 
 
