@@ -18,6 +18,7 @@ from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.surface import surface_of
 from tests.fakes import Client, FakeUpstream, Json, Opener, config_of, group_config, tool
 from tests.modern_client import ModernClient
+from tests.proxy.app_servers import HOST, LINKED, app_server, with_meta
 
 AUTO = DirectTools(is_auto=True)
 ALL = DirectTools(is_all=True)
@@ -229,6 +230,30 @@ async def test_a_new_tool_beyond_the_limit_changes_no_listed_tool() -> None:
         await client.hears(CHANGED, times=before + 1)
 
         assert await _names(client) == [*TWO, "git__log", "git__show"]
+
+
+async def test_tools_with_uis_come_first_within_the_limit_for_a_client_that_renders_them() -> None:
+    upstream = app_server(tool("plain"), with_meta("show", LINKED))
+    groups = [group_config("clock", direct=ALL)]
+    proxy = Proxy(config_of(*groups, max_direct=DirectLimit(tools=1)), opener=Opener(clock=[upstream]))
+    rendering, plain = Client(proxy), Client(proxy)
+    await rendering.initialize(capabilities=HOST)
+    await plain.initialize()
+
+    assert await _names(rendering) == [*TWO, "clock__show"]
+    assert await _names(plain) == [*TWO, "clock__plain"]
+    await proxy.close()
+
+
+async def test_a_list_that_some_clients_get_with_uis_is_for_no_shared_cache() -> None:
+    opener = Opener(clock=[app_server(with_meta("show", LINKED))], zoo=[FakeUpstream(tools=("feed",))])
+    for only, scope in ((("clock", "zoo"), "private"), (("zoo",), "public")):
+        proxy = Proxy(config_of(*map(group_config, only)), opener=opener)
+        client = ModernClient(proxy)
+        await client.call(only[0], "any")  # so that its tools are known
+
+        assert (await client.request("tools/list"))["result"]["cacheScope"] == scope
+        await proxy.close()
 
 
 @pytest.mark.parametrize(
