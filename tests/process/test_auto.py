@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from pathlib import Path
 
@@ -51,11 +52,12 @@ async def test_a_reload_takes_the_tools_out_of_the_list_again(tmp_path: Path) ->
         await program.initialize(name=SEARCHES)
         assert "a__echo" in _names(await program.request("tools/list"))
 
-        before = len(program.heard(CHANGED))
         _save(tmp_path, direct=False)
-        await program.hears(CHANGED, times=before + 1)
 
-        assert _names(await program.request("tools/list")) == TWO
+        for times in itertools.count(1):  # what the servers have is announced, too
+            await program.hears(CHANGED, times=times)
+            if _names(await program.request("tools/list")) == TWO:
+                break
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals as POSIX has them")
