@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from msgspec import Meta, field
 
 from dynamic_mcp.config.access import Access, Profiles, ToolEffects
-from dynamic_mcp.config.resolved import DaemonConfig, Embeddings, Features, Log, OAuth, Retry, Timeouts, ToolFilter
+from dynamic_mcp.config.resolved import (
+    DaemonConfig,
+    DirectLimit,
+    Embeddings,
+    Features,
+    Log,
+    OAuth,
+    Retry,
+    Timeouts,
+    ToolFilter,
+)
 from dynamic_mcp.config.section import (
     Everyday,
     OfFeature,
@@ -291,6 +301,11 @@ class Settings(Section, frozen=True):
         "Offer `call_dynamic_tool_read` and `call_dynamic_tool_write` instead of one tool, so that a client can"
         " approve reads separately. Default: false.",
     ] = False
+    max_direct: Annotated[
+        Annotated[DirectLimit | Literal[False] | None, Switch()],
+        "How much is listed directly at most: named tools and the most used ones first, and the rest behind the two"
+        " meta-tools; `false` lifts the limit. Default: 120 tools or 20000 tokens.",
+    ] = None
     log: Annotated[Log, "The log of a serving proxy.", Everyday()] = Log()
     daemon: Annotated[
         Annotated[DaemonConfig | Literal[False] | None, Switch()],

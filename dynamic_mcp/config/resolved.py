@@ -407,6 +407,15 @@ class DaemonConfig(Section, frozen=True):
             force_setattr(self, "linger_s", None)
 
 
+class DirectLimit(Section, frozen=True):
+    """How much is listed directly at most: whatever is reached first. The rest is behind the two tools."""
+
+    tools: Annotated[Annotated[int, Meta(ge=1)], "How many tools. Default: 120."] = 120
+    tokens: Annotated[Annotated[int, Meta(ge=1)], "How many tokens, estimated as 4 bytes each. Default: 20000."] = (
+        20_000
+    )
+
+
 class Embeddings(Section, Private, frozen=True):
     """Your own embeddings endpoint with OpenAI's API. It receives the descriptions of tools, and queries."""
 
@@ -431,7 +440,7 @@ class Config(Struct, frozen=True):
     `presentations` has one entry for each group, by its name; `file_warnings` are about the file as a whole;
     `embeddings` is the endpoint for vectors; with `daemon` None, each client has its own servers; with `http` None,
     HTTP is not served, as in the config of a workspace. `roots` are URIs; `access` None is no rules. `audit`,
-    `telemetry` and `metrics` None are off. `lock_file` None is the state directory.
+    `telemetry` and `metrics` None are off. `lock_file` None is the state directory, `max_direct` None no limit.
     """
 
     file: Path
@@ -444,6 +453,7 @@ class Config(Struct, frozen=True):
     log: Log = Log()
     embeddings: Embeddings | None = None
     split_calls: bool = False
+    max_direct: DirectLimit | None = DirectLimit()
     daemon: DaemonConfig | None = None
     http: "Http | None" = None
     roots: tuple[str, ...] = ()

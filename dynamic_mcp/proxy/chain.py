@@ -210,6 +210,11 @@ def _is_observed(group: GroupView, services: Services) -> bool:
     return services.observers is not None or services.has_been_observed
 
 
+def _lists_whole(group: GroupView, services: Services) -> bool:
+    direct = group.presentation.direct
+    return services.config.max_direct is not None and (direct.is_all or direct.is_auto)
+
+
 # The way of a call, in its order.
 ORDER = (
     StepRow(
@@ -261,6 +266,12 @@ ORDER = (
         slot="approval",
     ),
     StepRow("cache", "A cached result answers the call.", slot="cache"),
+    StepRow(
+        "use",
+        "Of a server whose tools are listed directly, calls are counted: the most used tools are listed first.",
+        "dynamic_mcp.proxy.tool_uses:CountUses",
+        _lists_whole,
+    ),
     StepRow(
         "concurrent",
         "The call waits for a free place of its tool.",

@@ -45,6 +45,7 @@ if TYPE_CHECKING:  # loaded with the first request, message or server that needs
     from dynamic_mcp.proxy.apps import OpenApps
     from dynamic_mcp.proxy.cache_hints import CacheHint
     from dynamic_mcp.proxy.connected_users import ConnectedUsers
+    from dynamic_mcp.proxy.direct_listing import ToolUses
     from dynamic_mcp.proxy.elicitations import Elicitations
     from dynamic_mcp.proxy.logins import LoginOffers
     from dynamic_mcp.proxy.parked_calls import ParkedCalls
@@ -106,7 +107,8 @@ class Proxy:
             self.view_for, self.roles_of, self.note, self._on_lists_changed, base, self._clock, state_folder
         )
         self._chains = chains = Chains(self._services, steps)
-        self._tools = Tools(chains, self._tasks, self._search, self._results, self._open_apps)
+        uses = cache(self._read_uses)
+        self._tools = Tools(chains, self._tasks, self._search, self._results, self._open_apps, uses)
         use_cases = list_use_cases(
             chains, self._tools, self._log_levels, resources=self._resources, skills=self._skills, tasks=self._tasks
         )
@@ -209,6 +211,12 @@ class Proxy:
         results = ResultStore()
         self._releases.append(results.release)
         return results
+
+    def _read_uses(self) -> ToolUses:
+        """Return how often tools were called before this proxy began, so that listings keep their order."""
+        from dynamic_mcp.proxy.tool_uses import read_uses
+
+        return read_uses(self._services.state_folder)
 
     @cached_property
     def parked_calls(self) -> ParkedCalls:
@@ -501,6 +509,7 @@ class Proxy:
         view = self.view_for(client)
         is_private = (
             view.differs_by_surface
+            or any(group.catalog and group.catalog.app_tools for group in view)  # listed to some clients only
             or self._views.are_governed
             or bool(self._list_changers)
             or self.groups.place_of(client) is not None
