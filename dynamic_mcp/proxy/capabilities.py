@@ -40,12 +40,10 @@ def capabilities(view: View, revision: Revision) -> dict[str, object]:
     found |= {"completions": {}} if has("completions") else {}
     found["logging"] = {}  # the proxy has log messages too
     found |= {_EXPERIMENTAL: merged} if (merged := _merge(view, _EXPERIMENTAL)) else {}
+    extensions |= {feature.extension: {} for feature in view.scope.extensions}
     found |= {_EXTENSIONS: extensions} if extensions else {}
     if revision.has_tasks and has("tasks"):
         found["tasks"] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
-    if view.scope.extensions:
-        ours: dict[str, object] = {feature.extension: {} for feature in view.scope.extensions}
-        found["extensions"] = {**_merge(view, "extensions"), **ours}
     return found
 
 

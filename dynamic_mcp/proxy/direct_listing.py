@@ -114,6 +114,10 @@ class DirectListing:
         self._entries: list[Raw] = []
         self._cut: set[GroupView] = set()
 
+    def define(self, tool: Named, name: str) -> Raw:
+        """Return the definition of any tool of the view, as this listing would have it."""
+        return self._tools.define(tool, name)
+
     def groups(self) -> list[GroupView]:
         """Return the groups that show some of their tools, or all."""
         return [group for group in self._tools.groups() if self._is_whole(group) or group.presentation.direct.globs]

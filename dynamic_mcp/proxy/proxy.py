@@ -30,7 +30,7 @@ from dynamic_mcp.proxy.gates import GateContext, Gates
 from dynamic_mcp.proxy.log_levels import LogLevels
 from dynamic_mcp.proxy.request import ApprovalCounts, Event, Observers, Request, group_changed, link_opened
 from dynamic_mcp.proxy.resource_subscriptions import ResourceSubscriptions
-from dynamic_mcp.proxy.router import Router, UseCase, list_use_cases
+from dynamic_mcp.proxy.router import Extensions, Router, UseCase, list_use_cases
 from dynamic_mcp.proxy.subscriptions import Snapshot, Subscriptions, take_snapshot
 from dynamic_mcp.proxy.tools import Tools
 from dynamic_mcp.proxy.view import GroupView, View
@@ -112,7 +112,8 @@ class Proxy:
         use_cases = list_use_cases(
             chains, self._tools, self._log_levels, resources=self._resources, skills=self._skills, tasks=self._tasks
         )
-        self._router = Router(use_cases, chains, self._login_offers, self._elicitations)
+        extensions = Extensions(chains, self._tools.direct_listing)
+        self._router = Router(use_cases, self._login_offers, self._elicitations, extensions.answer)
         self._answer_of_one: UseCase | None = None
         self._govern(base, [base])
 

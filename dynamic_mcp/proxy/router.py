@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING
 
+from dynamic_mcp.client import Client
 from dynamic_mcp.errors import METHOD_NOT_FOUND, URL_ELICITATION_REQUIRED, LoginNeeded
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.own_meta import GROUP
@@ -15,10 +16,11 @@ from dynamic_mcp.proxy.chain import Chains
 from dynamic_mcp.proxy.log_levels import LogLevels
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.tools import Tools
-from dynamic_mcp.proxy.view import GroupView
+from dynamic_mcp.proxy.view import GroupView, View
 
 if TYPE_CHECKING:  # loaded with the first request that needs them
     from dynamic_mcp.proxy.completion import Completion
+    from dynamic_mcp.proxy.direct_listing import DirectListing
     from dynamic_mcp.proxy.elicitations import Elicitations
     from dynamic_mcp.proxy.logins import LoginOffers
     from dynamic_mcp.proxy.prompts import Prompts
@@ -40,20 +42,18 @@ class Router:
     def __init__(
         self,
         use_cases: Mapping[str, UseCase],
-        chains: Chains,
         logins: Callable[[], LoginOffers],
         elicitations: Callable[[], Elicitations],
-        pass_on: UseCase | None = None,
+        pass_on: UseCase,
     ) -> None:
         self._use_cases = use_cases
-        self._chains = chains
         self._logins = logins
         self._elicitations = elicitations
-        self._otherwise = pass_on or self._pass_on
+        self._pass_on = pass_on
 
     async def answer(self, request: Request) -> Frame:
         """Answer a request; one that was refused for want of a login is repeated after it."""
-        use_case = self._use_cases.get(request.method, self._otherwise)
+        use_case = self._use_cases.get(request.method, self._pass_on)
         try:
             answer = await use_case(request)
         except LoginNeeded as exc:
@@ -72,11 +72,27 @@ class Router:
                 needed = exc
         raise self._logins().explain(request.client, request.view[needed.group], needed) from None
 
-    async def _pass_on(self, request: Request) -> Frame:
-        """Answer or pass on a request that the protocol does not know."""
+    def notify(self, request: Request) -> None:
+        """Pass a client's notification on to the servers that it uses, or to the one that `_meta` names."""
+        name = wire.text(wire.member(request.params, "_meta", GROUP))
+        for group in request.view:
+            if request.method == "notifications/roots/list_changed" or group.name == name:
+                group.group.notify(request.client, request.method, request.params)
+
+
+class Extensions:
+    """Answers what the protocol does not know, or passes it on; `direct_listing` finds the tools listed to a client."""
+
+    def __init__(self, chains: Chains, direct_listing: Callable[[View, Client], DirectListing]) -> None:
+        self._chains = chains
+        self._direct_listing = direct_listing
+
+    async def answer(self, request: Request) -> Frame:
+        """Answer by the feature whose method it is, or by the group that it is for."""
         for feature in request.view.scope.extensions:
             if request.method in feature.methods:
-                answer: Frame = await feature.find(feature.methods[request.method])(request)
+                direct = self._direct_listing(request.view, request.client)
+                answer: Frame = await feature.find(feature.methods[request.method])(request, direct)
                 return answer
         group = _find_extended(request)
         if group is None:
@@ -89,13 +105,6 @@ class Router:
             wire.members(request.params) if len(request.params) else None,
             timeout_s=group.config.timeouts.tools_s,
         )
-
-    def notify(self, request: Request) -> None:
-        """Pass a client's notification on to the servers that it uses, or to the one that `_meta` names."""
-        name = wire.text(wire.member(request.params, "_meta", GROUP))
-        for group in request.view:
-            if request.method == "notifications/roots/list_changed" or group.name == name:
-                group.group.notify(request.client, request.method, request.params)
 
 
 def list_use_cases(

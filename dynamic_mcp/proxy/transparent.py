@@ -70,7 +70,7 @@ class Transparent:
         self._skills = skills
         self._subscriptions = subscriptions
         self._logins = logins
-        self._router = Router(self._use_cases(), chains, logins, elicitations, self._pass_on)
+        self._router = Router(self._use_cases(), logins, elicitations, self._pass_on)
 
     # --- the session -----------------------------------------------------------------------------------
 

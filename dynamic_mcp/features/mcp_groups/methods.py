@@ -16,11 +16,10 @@ from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.own_meta import GROUP
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.direct_listing import DirectListing, ListedTools
+from dynamic_mcp.proxy.direct_listing import DirectListing
 from dynamic_mcp.proxy.listed_names import listed_names
 from dynamic_mcp.proxy.lists import MISSING, PAGE_ENTRIES, cursor_after, offset
 from dynamic_mcp.proxy.request import Request
-from dynamic_mcp.proxy.surface import surface_of
 from dynamic_mcp.proxy.view import GroupView, View
 
 EXTENSION = "io.modelcontextprotocol/groups"
@@ -30,13 +29,13 @@ _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 _LONGEST = 60  # with room for a number
 
 
-async def list_groups(request: Request) -> Frame:
+async def list_groups(request: Request, direct: DirectListing) -> Frame:
     """Answer `groups/list`."""
     if (refused := _refuse(request)) is not None:
         return refused
     params = wire.members(request.params) if len(request.params) else {}
     start = offset(params.get("cursor", wire.NULL))
-    named = name_groups(_direct_listing(request).rest())
+    named = name_groups(direct.rest())
     groups = [_describe(name, group) for name, group in named.items()]
     result: dict[str, object] = {"groups": groups[start : start + PAGE_ENTRIES]}
     if start + PAGE_ENTRIES < len(groups):
@@ -44,14 +43,13 @@ async def list_groups(request: Request) -> Frame:
     return wire.result_frame(result)
 
 
-async def get_group(request: Request) -> Frame:
+async def get_group(request: Request, direct: DirectListing) -> Frame:
     """Answer `groups/get`, connecting to learn the tools if need be. Raises UpstreamError."""
     if (refused := _refuse(request)) is not None:
         return refused
     name = wire.text(wire.member(request.params, "name"))
     if not name:
         raise wire.Malformed("`name` of the group is missing")
-    direct = _direct_listing(request)
     group = name_groups(direct.rest()).get(name)
     if group is None:
         return wire.error_frame(RESOURCE_NOT_FOUND, f"no group is named `{name[:100]}`")
@@ -102,11 +100,7 @@ def _tools(view: View, direct: DirectListing, group: GroupView, catalog: Catalog
     """Return the tools that are not listed by themselves, under the names by which they are called."""
     listed = {wire.text(wire.member(entry, "name")) for entry in direct.entries()}
     names = listed_names(((group, tool) for tool in catalog.model_tools), view.offering("tools"))
-    return [ListedTools(view).define(tool, name) for name, tool in names.items() if name not in listed]
-
-
-def _direct_listing(request: Request) -> DirectListing:
-    return ListedTools(request.view).listing(surface_of(request.client.hello))
+    return [direct.define(tool, name) for name, tool in names.items() if name not in listed]
 
 
 def _refuse(request: Request) -> Frame | None:
