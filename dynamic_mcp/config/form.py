@@ -43,6 +43,7 @@ from dynamic_mcp.config.types import (
     Strings,
     Url,
     Variables,
+    check_names,
     unique,
 )
 from dynamic_mcp.features.table import section_of
@@ -72,6 +73,8 @@ else:
 # The tag of servers. A file cannot set it, since keys with `x-` are ignored.
 _KIND = "x-kind"
 
+_TAGS = {"cli": "cli", "url": "remote", "command": "stdio", "skills": "skills"}
+
 # Other tools have other names for streamable HTTP.
 _RemoteType = Annotated[
     Literal["http", "sse"],
@@ -80,6 +83,9 @@ _RemoteType = Annotated[
         written=Literal["http", "streamable-http", "streamable_http", "streamableHttp", "sse"],
         type_name="`http` or `sse`",
     ),
+]
+_Folders = Annotated[
+    tuple[str, ...], Value(check_names, written=list[str], schema={"minItems": 1}, type_name="a list of paths")
 ]
 _Description = Annotated[
     str | None, "What this server is for, in one line. The model reads it to choose a server.", Everyday()
@@ -99,12 +105,12 @@ def root(tree: object) -> "Root":
 
 
 def kind(server: object) -> str | None:
-    """Return `stdio` for a program, `remote` for a URL, `cli` for commands, None for an unknown type."""
+    """Return the tag of a server's section by the field that says what it is; None for an unknown type."""
     if not isinstance(server, dict):
         return "stdio"
     match server.get("type"):
         case None:
-            return "cli" if "cli" in server else "remote" if "url" in server else "stdio"
+            return next((tag for field, tag in _TAGS.items() if field in server), "stdio")
         case "stdio":
             return "stdio"
         case "http" | "streamable-http" | "streamable_http" | "streamableHttp" | "sse":
@@ -257,6 +263,17 @@ class CommandLineEntry(Shared, frozen=True, kw_only=True, tag_field=_KIND, tag="
     description: _Description = None
 
 
+class SkillsEntry(Shared, frozen=True, kw_only=True, tag_field=_KIND, tag="skills"):
+    """Folders of skills, which dynamic-mcp serves itself."""
+
+    skills: Annotated[
+        _Folders,
+        "Folders, relative to the config, in which each directory with a `SKILL.md` is a skill. Changes are noticed.",
+        Everyday(),
+    ]
+    description: _Description = None
+
+
 class Search(Section, frozen=True):
     """How `get_dynamic_tools` searches."""
 
@@ -369,7 +386,7 @@ class Settings(Section, frozen=True):
     ] = ()
 
 
-Server = ProgramEntry | RemoteEntry | CommandLineEntry
+Server = ProgramEntry | RemoteEntry | CommandLineEntry | SkillsEntry
 _KINDS = TaggedUnion(
     kind,
     key="type",

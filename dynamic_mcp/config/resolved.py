@@ -151,6 +151,12 @@ class CommandLine(Private, frozen=True):
     at_files: bool = False
 
 
+class SkillFolders(Struct, frozen=True):
+    """Folders of skills, which this process serves itself."""
+
+    folders: tuple[str, ...]
+
+
 Grant = Literal["authorization_code", "client_credentials", "jwt_bearer", "cross_app"]
 
 
@@ -270,7 +276,7 @@ class Broken(Struct, frozen=True):
     reason: str
 
 
-Upstream = Program | Remote | CommandLine | Broken
+Upstream = Program | Remote | CommandLine | SkillFolders | Broken
 
 
 class Pinning(Struct, frozen=True):
@@ -366,7 +372,7 @@ class GroupConfig(Struct, frozen=True):
                 return command.replace("\\", "/").rstrip("/").rpartition("/")[2]
             case Remote(url=url):
                 return _host(url)
-            case Broken():
+            case SkillFolders() | Broken():
                 return self.name
 
 

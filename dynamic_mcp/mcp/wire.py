@@ -359,11 +359,18 @@ def _cut_value(source: str, at: int, closing: str) -> tuple[Raw, int, bool]:
 # --- writing -------------------------------------------------------------------------------------------
 
 
-def request_line(id: int, method: str, params: bytes | Raw = ABSENT) -> bytes:
-    """Encode a request of the proxy; `params` is already JSON."""
-    if len(params):
-        return b'{"jsonrpc":"2.0","id":%d,"method":%s,"params":%s}\n' % (id, encode(method), params)
-    return b'{"jsonrpc":"2.0","id":%d,"method":%s}\n' % (id, encode(method))
+class _Request(msgspec.Struct, gc=False):
+    """A request of the proxy as it is written; msgspec leaves out a member that is `UNSET`."""
+
+    jsonrpc: str
+    id: int
+    method: str
+    params: Mapping[str, Raw] | Raw | msgspec.UnsetType
+
+
+def request_line(id: int, method: str, params: Mapping[str, Raw] | Raw | None = None) -> bytes:
+    """Encode a request of the proxy, with or without params."""
+    return encode(_Request("2.0", id, method, msgspec.UNSET if params is None else params)) + b"\n"
 
 
 def notification_line(method: str, params: bytes | Raw = ABSENT) -> bytes:

@@ -504,9 +504,7 @@ class Chains:
         if call.request.client.hello.revision.is_stateless:
             return self._send_stateless(call, _send_now)
         target = call.group.group if call.instance is None else call.instance
-        return target.request(
-            call.method, call.params, timeout_s=call.timeout_s, caller=call.request, label=call.label
-        )
+        return target.request(call.method, call.params, call.timeout_s, call.request, call.label)
 
     def _send_by(self, last: Next, call: UpstreamRequest) -> Awaitable[Frame]:
         return self._send_stateless(call, last) if call.request.revision.is_stateless else last(call)
@@ -568,7 +566,7 @@ def _go_on_now(call: UpstreamRequest, following: Next) -> Awaitable[Frame]:
 
 def _send_now(call: UpstreamRequest) -> Awaitable[Frame]:
     target = call.group.group if call.instance is None else call.instance
-    return target.request(call.method, call.params, timeout_s=call.timeout_s, caller=call.request, label=call.label)
+    return target.request(call.method, call.params, call.timeout_s, call.request, call.label)
 
 
 def _instance(call: UpstreamRequest) -> Instance:

@@ -52,6 +52,7 @@ if TYPE_CHECKING:  # loaded with the first request, message or server that needs
     from dynamic_mcp.proxy.resources import Resources
     from dynamic_mcp.proxy.result_store import ResultStore
     from dynamic_mcp.proxy.search import ToolSearch
+    from dynamic_mcp.proxy.skills import Skills
     from dynamic_mcp.proxy.surface import Surface
     from dynamic_mcp.proxy.tasks import Tasks
     from dynamic_mcp.proxy.transparent import Transparent
@@ -91,6 +92,7 @@ class Proxy:
         self._tasks, self._results = cache(self._create_tasks), cache(self._create_results)
         self._search, self._resources = cache(self._create_search), cache(self._create_resources)
         self._open_apps = cache(_create_open_apps)
+        self._skills = cache(self._create_skills)
         opener = opener or partial(open_link, logins=self._logins)
         self.groups = Groups(base, self, opener=opener, catalog_store=catalog_store)
         self.is_initialized = asyncio.Event()  # a client has been greeted
@@ -108,11 +110,16 @@ class Proxy:
         uses = cache(self._read_uses)
         self._tools = Tools(chains, self._tasks, self._search, self._results, self._open_apps, uses)
         use_cases = list_use_cases(
-            chains, self._tools, self._log_levels, resources=self._resources, tasks=self._tasks
+            chains, self._tools, self._log_levels, resources=self._resources, skills=self._skills, tasks=self._tasks
         )
         self._router = Router(use_cases, chains, self._login_offers, self._elicitations)
         self._answer_of_one: UseCase | None = None
         self._govern(base, [base])
+
+    def _create_skills(self) -> Skills:
+        from dynamic_mcp.proxy.skills import Skills
+
+        return Skills(self._chains)
 
     def _create_resources(self) -> Resources:
         from dynamic_mcp.proxy.resources import Resources
@@ -127,6 +134,7 @@ class Proxy:
             self._chains,
             self._tasks(),
             self._resources(),
+            self._skills,
             self._subscriptions,
             self._login_offers,
             self._elicitations,

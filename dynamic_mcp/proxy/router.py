@@ -10,7 +10,7 @@ from dynamic_mcp.errors import METHOD_NOT_FOUND, URL_ELICITATION_REQUIRED, Login
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.own_meta import GROUP
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.capabilities import EXTENDING
+from dynamic_mcp.proxy.capabilities import has_own_methods
 from dynamic_mcp.proxy.chain import Chains
 from dynamic_mcp.proxy.log_levels import LogLevels
 from dynamic_mcp.proxy.request import Request
@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # loaded with the first request that needs them
     from dynamic_mcp.proxy.logins import LoginOffers
     from dynamic_mcp.proxy.prompts import Prompts
     from dynamic_mcp.proxy.resources import Resources
+    from dynamic_mcp.proxy.skills import Skills
     from dynamic_mcp.proxy.tasks import Tasks
 
 # For one request: a server may want a login, and then one with more scope, or at another authorization server.
@@ -103,6 +104,7 @@ def list_use_cases(
     log_levels: LogLevels,
     *,
     resources: Callable[[], Resources],
+    skills: Callable[[], Skills],
     tasks: Callable[[], Tasks],
 ) -> Mapping[str, UseCase]:
     """Return what answers each method for a client that sees all groups as one server."""
@@ -125,8 +127,11 @@ def list_use_cases(
         "resources/list": lambda request: resources().list_resources(request),
         "resources/templates/list": lambda request: resources().list_templates(request),
         "resources/read": lambda request: resources().read(request),
+        "resources/directory/read": lambda request: skills().read_directory(request),
         "resources/subscribe": lambda request: resources().subscribe(request),
         "resources/unsubscribe": lambda request: resources().unsubscribe(request),
+        "skills/list": lambda request: skills().list_skills(request),
+        "skills/get": lambda request: skills().get(request),
         "prompts/list": lambda request: prompts().list_prompts(request),
         "prompts/get": lambda request: prompts().get(request),
         "completion/complete": lambda request: completion().complete(request),
@@ -146,5 +151,5 @@ def _find_extended(request: Request) -> GroupView | None:
         return request.view[name]
     if not request.client.is_initialized:  # a newer client probes for the protocol, with us and no upstream
         return None
-    able = [group for group in request.view if group.catalog and any(map(group.catalog.may, EXTENDING))]
+    able = [group for group in request.view if group.catalog and has_own_methods(group.catalog)]
     return able[0] if len(able) == 1 else None

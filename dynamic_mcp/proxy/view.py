@@ -110,7 +110,7 @@ class GroupView:
     @property
     def catalog(self) -> Catalog | None:
         """The catalog in this view; None while unknown."""
-        whole = self.group.admission.catalog
+        whole = self.group.admission.catalog()
         if whole is not self._whole:
             self._catalog = None if whole is None else self._present(whole)
             self._whole = whole
