@@ -38,9 +38,9 @@ and knows their names: it calls both at once when it sees them, and else searche
 | permission | the name that the client has for the calls, by which it asks a person and remembers |
 | parallel | whether both calls reached the server at the same time |
 
-`max_direct` is the default with `auto`, so of 500 tools these two are beyond it, as nothing was used before. A
-run that has no row was not made, or did not come to the right calls. With `direct`, Claude Code and Qwen Code have all tools in the
-prompt, because `install` writes a field that keeps ours there; with `auto` it leaves the field out.
+`max_direct` is the default with `auto`, so of 500 tools these two are beyond it, as nothing was used before. A run
+that has no row was not made, or did not come to the right calls. With `direct`, Claude Code and Qwen Code have all
+tools in the prompt, because `install` writes a field that keeps ours there; with `auto` it leaves the field out.
 
 """
 MEASURED = ("claude", "codex", "gemini", "qwen-code", "opencode")
