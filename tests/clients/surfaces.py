@@ -35,8 +35,12 @@ and knows their names: it calls both at once when it sees them, and else searche
 | tokens at the start | what the first request has besides that of a client without servers, estimated as bytes / 4 |
 | requests | how often the model is asked until it makes the right calls |
 | tokens then | what the request before these calls has besides that of a client without servers |
-| permission | what the client would ask a person about, or remember |
+| permission | the name that the client has for the calls, by which it asks a person and remembers |
 | parallel | whether both calls reached the server at the same time |
+
+`max_direct` is the default with `auto`, so of 500 tools these two are beyond it, as nothing was used before. A run
+that has no row was not made, or did not come to the right calls. With `direct`, Claude Code and Qwen Code have all
+tools in the prompt, because `install` writes a field that keeps ours there; with `auto` it leaves the field out.
 
 """
 MEASURED = ("claude", "codex", "gemini", "qwen-code", "opencode")
