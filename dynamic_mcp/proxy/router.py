@@ -81,7 +81,7 @@ class Router:
 
 
 class Extensions:
-    """Answers what the protocol does not know, or passes it on; `direct_listing` finds the tools listed to a client."""
+    """Answers what the protocol does not know, or passes it on; `direct_listing` returns what a client is listed."""
 
     def __init__(self, chains: Chains, direct_listing: Callable[[View, Client], DirectListing]) -> None:
         self._chains = chains
