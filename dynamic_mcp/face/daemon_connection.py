@@ -55,7 +55,7 @@ class DaemonConnection(asyncio.Protocol):
         """
         if sys.platform == "win32":
             self.path = connection.getpeername()
-            attach(PipeHandle(connection.detach()), self)
+            await attach(PipeHandle(connection.detach()), self)
         else:
             daemon = socket.socket(fileno=connection.detach())
             daemon.setblocking(False)  # noqa: FBT003 - takes no keyword

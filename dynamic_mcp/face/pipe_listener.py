@@ -64,9 +64,12 @@ class PipeListener:
         return pipe
 
 
-def attach(pipe: PipeHandle, protocol: asyncio.BaseProtocol) -> None:
-    """Let the loop read and write a connected pipe, whose protocol gets its transport."""
-    _loop()._make_duplex_pipe_transport(pipe, protocol)  # noqa: SLF001 - as `create_pipe_connection` does
+def attach(pipe: PipeHandle, protocol: asyncio.BaseProtocol) -> asyncio.Future[None]:
+    """Let the loop read and write a connected pipe; the future is done once the protocol has its transport."""
+    attached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    # as `create_pipe_connection` does
+    _loop()._make_duplex_pipe_transport(pipe, protocol, waiter=attached)  # noqa: SLF001
+    return attached
 
 
 def _loop() -> Any:  # typeshed does not know the methods of the loop that make pipes of handles

@@ -122,6 +122,16 @@ def test_two_windows_share_a_server_and_each_gets_its_own_answers(open_window: C
 
 
 @pytest.mark.usefixtures("daemon")
+def test_commands_use_a_server_of_the_daemon_one_after_the_other(config: Path) -> None:
+    command = [sys.executable, "-m", "dynamic_mcp", "call", "-c", str(config), "odd", "pid"]
+    first, second = (
+        subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=60, check=True).stdout
+        for _ in range(2)
+    )
+    assert first == second
+
+
+@pytest.mark.usefixtures("daemon")
 def test_a_call_that_hangs_delays_no_other_window_and_no_other_call(open_window: Callable[[], Window]) -> None:
     first, second = open_window(), open_window()
     first.send_call("sleep", {"seconds": 600})
