@@ -64,6 +64,7 @@ class Feature(Struct, frozen=True):
     commands: tuple[FeatureCommand, ...] = ()
     catalog_check: str = ""  # findings of `doctor` about catalogs: its `make_check` takes the config
     gates: str = ""  # holds back definitions of servers: its `make_service` returns a `GateService`
+    own_tools: Mapping[str, str] = {}  # modules by the names of tools of ours: `make_tool` returns an `OwnTool`
     rules: Rules | None = None  # on the calls of servers
     opens: str = ""  # the slot of its step whose `prepare` runs before a config is applied
     steps: Mapping[str, str] = {}  # its step classes, by their slots in `proxy.chain.ORDER`
@@ -71,7 +72,7 @@ class Feature(Struct, frozen=True):
     @property
     def serves(self) -> bool:
         """True if serving may need it, and not commands alone."""
-        return bool(self.observer or self.auth_provider or self.gates or self.steps)
+        return bool(self.observer or self.auth_provider or self.gates or self.steps or self.own_tools)
 
     def is_wanted(self, config: Any) -> bool:  # Any: a `Config`, which is not imported
         """Return whether a config has one of its keys, or rules that want it."""
@@ -228,6 +229,15 @@ FEATURES = (
         gates="service",
         commands=(FeatureCommand("pins", "Approve", after="approve"),),
     ),
+    Feature(
+        "scripts",
+        keys=("settings.scripts",),
+        section="config:Scripts",
+        resolve="config:resolve",
+        wanted_by=("profiles_run_scripts",),
+        extra="scripts",
+        own_tools={"run_dynamic_script": "tool"},
+    ),
 )
 
 
@@ -239,6 +249,11 @@ def section_of(key: str) -> str:
 def feature_of_slot(slot: str) -> Feature | None:
     """Return the feature that has a step for a slot in the order of calls."""
     return next((feature for feature in FEATURES if slot in feature.steps), None)
+
+
+def own_tool_names() -> frozenset[str]:
+    """Return the names of the tools that features add to ours."""
+    return frozenset(name for feature in FEATURES for name in feature.own_tools)
 
 
 def feature_with_gates() -> Feature | None:

@@ -47,7 +47,7 @@ class ResultStore:
         self._lock = Lock()
 
     def keeper(self, client: Client, group: str, tool: str) -> Keep:
-        """Return what keeps a text of a tool for this client."""
+        """Return what keeps a text of a tool for this client; without a `group`, it is one of our own tools."""
         texts = self._of.setdefault(client, {})
         lock = self._lock
 
@@ -79,7 +79,7 @@ class ResultStore:
         if not uri.startswith(ROOT) or len(id) != 2 * _ID_BYTES:
             return None
         kept = self._of.get(client, {}).get(id)
-        if kept is None or not view.has_tool(kept.group, kept.tool):
+        if kept is None or (kept.group and not view.has_tool(kept.group, kept.tool)):
             raise NotFound("kept result", uri, hint="results are kept for a while only: call the tool again")
         start, end = _range(query, len(kept.text))
         is_whole = (start, end) == (0, len(kept.text))

@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # loaded with the first call, or the first view that lists to
     from dynamic_mcp.proxy.calls import Calls
     from dynamic_mcp.proxy.direct_listing import DirectListing
     from dynamic_mcp.proxy.listed_names import Named
+    from dynamic_mcp.proxy.own_tools import OwnTool
     from dynamic_mcp.proxy.result_store import ResultStore
     from dynamic_mcp.proxy.search import ToolSearch
     from dynamic_mcp.proxy.tasks import Tasks
@@ -45,6 +46,7 @@ class Tools:
         self._search = search
         self._direct_listings: WeakKeyDictionary[View, DirectListing] = WeakKeyDictionary()
         self._chains, self._tasks, self._results = chains, tasks, results
+        self.own_tools: dict[str, OwnTool] = {}  # of features, by their names
 
     @cached_property
     def _calls(self) -> Calls:
@@ -98,9 +100,9 @@ class Tools:
         """Return objects that are the same as long as `tools/list` answers the same."""
         direct = self._find_direct_listing(view)
         if direct is None:
-            return [view.scope.split_calls, _has_tasks(view), *_rows(view)]
+            return [view.scope.split_calls, _has_tasks(view), *_rows(view), *self._added(view)]
         own_tools = [] if direct.is_all() else [view.scope.split_calls, _has_tasks(view), *_rows(view)]
-        return [*own_tools, *direct.entries()]
+        return [*own_tools, *self._added(view), *direct.entries()]
 
     def instructions(self, view: View) -> str:
         """Return the instructions for the model about the tools."""
@@ -115,9 +117,14 @@ class Tools:
         """Return every listed tool: ours, unless all others are listed by themselves, and then those."""
         direct = self._find_direct_listing(view)
         if direct is not None and direct.is_all():
-            return direct.entries()
+            return [*self._added(view), *direct.entries()]
         own_tools = meta_tools.build_tools(_rows(view), with_tasks=_has_tasks(view), split=view.scope.split_calls)
-        return [*(Raw(wire.encode(tool)) for tool in own_tools), *(() if direct is None else direct.entries())]
+        listed = (Raw(wire.encode(tool)) for tool in own_tools)
+        return [*listed, *self._added(view), *(() if direct is None else direct.entries())]
+
+    def _added(self, view: View) -> list[Raw]:
+        """Return the tools that features add to ours."""
+        return [entry for tool in self.own_tools.values() if (entry := tool.describe(view)) is not None]
 
     # --- tools/call ------------------------------------------------------------------------------------
 
@@ -133,11 +140,15 @@ class Tools:
             return self._call_split(request, name, params)
         if name is None:
             raise wire.Malformed("`name` of the tool is missing")
+        if name in self.own_tools and self.own_tools[name].describe(request.view) is not None:
+            return self.own_tools[name].answer(request, params)
         return self._calls.call_by_name(request, name, params)
 
     def _call_split(self, request: Request, verb: str, params: Mapping[str, Raw]) -> Awaitable[Frame]:
         """Answer a call tool of a config with split calls; the other config has the other tools."""
         is_split = request.view.scope.split_calls
+        if request.parent is not None:
+            return self._calls.call_dynamic(request, CALL, params)
         if is_split and verb != CALL:
             return self._calls.call_dynamic(request, verb, params)
         offered = f"`{CALL_READ}` or `{CALL_WRITE}`" if is_split else f"`{CALL}`"
