@@ -325,9 +325,12 @@ class Client:
         """Answer a request of the server; a result that is bytes is JSON already."""
         self.send(b'{"jsonrpc":"2.0","id":%s,"result":%s}' % (_json(question["id"]), _json(result)))
 
-    async def initialize(self, version: str = "2025-11-25", capabilities: Json = None) -> dict[str, Json]:
+    async def initialize(
+        self, version: str = "2025-11-25", capabilities: Json = None, client_info: Json = None
+    ) -> dict[str, Json]:
         """Shake hands."""
-        hello = {"protocolVersion": version, "capabilities": capabilities or {}, "clientInfo": {"name": "t"}}
+        info = client_info or {"name": "t"}
+        hello = {"protocolVersion": version, "capabilities": capabilities or {}, "clientInfo": info}
         answer = await self.request("initialize", hello)
         self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
         return answer

@@ -202,7 +202,8 @@ class Profile(Section, frozen=True):
     tools: Annotated[ProfileTools, "Which of their tools to show. Default: all.", Everyday()] = ProfileTools()
     direct: Annotated[
         Direct | None,
-        "Which tools of its servers are listed directly: `true` (all), `false` (none), or a list of names or globs;"
+        "Which tools of its servers are listed directly: `true` (all), `false` (none), `auto` (by AI tool), or a list"
+        " of names or globs;"
         " one with `__` can also be of `<server>__<tool>`. Default: as each server says.",
     ] = None
     instructions: Annotated[

@@ -149,7 +149,8 @@ class Shared(Section, frozen=True):
     direct: Annotated[
         Direct | None,
         "`true` lists all tools of the server directly, as `<server>__<tool>`, instead of behind the two meta-tools;"
-        " a list of names or globs lists these tools directly as well. Default: false.",
+        " a list of names or globs lists these tools directly as well; `auto` lists all to AI tools that search"
+        " listed tools themselves. Default: false.",
         Everyday(),
     ] = None
     validate_: Annotated[

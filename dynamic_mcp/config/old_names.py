@@ -25,7 +25,7 @@ _OF_SERVERS: Mapping[str, Keys] = {
     "oauth_client_id": ("oauth", "client_id"),
     "oauth_scopes": ("oauth", "scopes"),
 }
-_DIRECT_OF = {"direct": True, "group": False}
+_DIRECT_OF = {"direct": True, "group": False, "auto": "auto"}
 _FIX = "`dynamic-mcp check --fix` rewrites the file"
 
 

@@ -207,28 +207,36 @@ def check_globs(globs: Sequence[str]) -> tuple[str, ...]:
 
 
 class DirectTools(Struct, frozen=True):
-    """The tools that are listed directly: all, and then not behind the meta-tools, or those that match the globs."""
+    """The tools that are listed directly: all, and then not behind the meta-tools, or those that match the globs.
+
+    `is_auto`: all for clients that search listed tools themselves, and none for the others.
+    """
 
     is_all: bool = False
     globs: tuple[str, ...] = ()
+    is_auto: bool = False
 
     @property
     def shows_some(self) -> bool:
-        """Return whether any tool may be listed directly."""
-        return self.is_all or bool(self.globs)
+        """Return whether any tool may be listed directly, to some client at least."""
+        return self.is_all or self.is_auto or bool(self.globs)
 
     def shows(self, tool: str) -> bool:
         return self.is_all or any(fnmatchcase(tool, glob) for glob in self.globs)
 
 
 def _parse_direct(value: object) -> DirectTools:
-    """Parse `true`, `false`, or a list of names or globs."""
+    """Parse `true`, `false`, `auto`, or a list of names or globs."""
     match value:
+        case "auto":
+            return DirectTools(is_auto=True)
         case bool():
             return DirectTools(value)
         case list() if all(isinstance(each, str) for each in value):
             return DirectTools(globs=check_globs(value))
-    raise FlawError("must be true, false or a list of tools", hint='write `true`, or names or globs: `["read_*"]`')
+    raise FlawError(
+        "must be true, false, `auto` or a list of tools", hint='write `true`, or names or globs: `["read_*"]`'
+    )
 
 
 def check_names(names: Sequence[str]) -> tuple[str, ...]:
@@ -332,8 +340,8 @@ Direct = Annotated[
     DirectTools,
     Value(
         _parse_direct,
-        schema={"anyOf": [{"type": "boolean"}, _STRINGS]},
-        type_name="`true`, `false`, or a list of names or globs",
+        schema={"anyOf": [{"type": "boolean"}, {"const": "auto"}, _STRINGS]},
+        type_name="`true`, `false`, `auto`, or a list of names or globs",
     ),
 ]
 Names = Annotated[

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from msgspec import Raw, Struct, structs
 
+from dynamic_mcp.client import Client
 from dynamic_mcp.config.access import AccessKind
 from dynamic_mcp.errors import (
     INVALID_PARAMS,
@@ -23,7 +24,7 @@ from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.wire import EMPTY_OBJECT, Frame
 from dynamic_mcp.proxy.chain import Chains
-from dynamic_mcp.proxy.direct_listing import DirectListing
+from dynamic_mcp.proxy.direct_listing import DirectListing, ListedTools
 from dynamic_mcp.proxy.elicitations import name_asker
 from dynamic_mcp.proxy.listed_names import Named, find_unread
 from dynamic_mcp.proxy.lists import learn
@@ -75,11 +76,13 @@ class Calls:
         self,
         chains: Chains,
         tasks: Tasks,
-        direct_listing: Callable[[View], DirectListing],
+        listed_tools: Callable[[View], ListedTools],
+        direct_listing: Callable[[View, Client], DirectListing],
         results: ResultStore,
     ) -> None:
         self._chains = chains
         self._tasks = tasks
+        self._listed_tools = listed_tools
         self._direct_listing = direct_listing
         self._results = results
         self._selections = Selections()
@@ -103,14 +106,14 @@ class Calls:
         """Answer a call of a tool by a single name: the listed one, or where only one group has such a tool."""
         if request.observation is not None:
             request.observation.asked = name
-        found = self._direct_listing(request.view).find(name)
+        found = self._listed_tools(request.view).find(name)
         return self._call_by_only_name(request, name, params) if found is None else self._call(request, found, params)
 
     async def _call_by_only_name(self, request: Request, name: str, params: Mapping[str, Raw]) -> Frame:
-        direct = self._direct_listing(request.view)
-        if unread := [group for group in direct.groups() if name.startswith(f"{group.name}__") and not _knows(group)]:
+        listed = self._listed_tools(request.view)
+        if unread := [group for group in listed.groups() if name.startswith(f"{group.name}__") and not _knows(group)]:
             await learn(request.client, unread, [ListKind.TOOLS], FIND_WITHIN_S)
-        tool = direct.find(name) or await self._find_only(request, name)
+        tool = listed.find(name) or await self._find_only(request, name)
         return await self._call(request, tool, params)
 
     def _call(self, request: Request, tool: Named, params: Mapping[str, Raw]) -> Awaitable[Frame]:
@@ -142,10 +145,11 @@ class Calls:
         if (unread := find_unread(view.offering("tools"), ListKind.TOOLS, name)) is not None:
             return unread, name
         tool_names = [tool for group in view if group.catalog for tool in group.catalog.tools]
-        raise NotFound("tool", name, [GET, CALL, *tool_names], hint=self._where_to_look(view))
+        raise NotFound("tool", name, [GET, CALL, *tool_names], hint=self._where_to_look(request))
 
-    def _where_to_look(self, view: View) -> str:
-        return f"`{'tools/list' if self._direct_listing(view).is_all() else GET}` shows what there is"
+    def _where_to_look(self, request: Request) -> str:
+        is_listed = self._direct_listing(request.view, request.client).is_all()
+        return f"`{'tools/list' if is_listed else GET}` shows what there is"
 
     # --- the call --------------------------------------------------------------------------------------
 
@@ -221,7 +225,7 @@ class Calls:
                     return structs.replace(call, name=tool, notes=(*call.notes, *note)), catalog
                 group.refuse_held(AccessKind.TOOL, tool)
         elsewhere = [f"`{other.name}`" for other in _groups_with(request.view, name) if other is not group]
-        hint = f"group {' and '.join(elsewhere)} has one" if elsewhere else self._where_to_look(request.view)
+        hint = f"group {' and '.join(elsewhere)} has one" if elsewhere else self._where_to_look(request)
         if catalog is not None and catalog.may_have_more(ListKind.TOOLS):
             hint = "; ".join(filter(None, (group.complaint([ListKind.TOOLS]), hint)))
         assert catalog is not None

@@ -40,6 +40,10 @@ class OwnTool:
         """Return its definition, the same object while it is the same; None where a view is without the tool."""
         raise NotImplementedError
 
+    def is_for(self, client: Client) -> bool:
+        """Return whether a client is offered the tool, where its view has it."""
+        return True
+
     def answer(self, request: Request, params: Mapping[str, Raw]) -> Awaitable[Frame]:
         """Answer a call. Raises DynamicMcpError."""
         raise NotImplementedError

@@ -98,8 +98,9 @@ def unknown_profile(name: str, profiles: Collection[str], file: str | Path) -> N
 def _narrow(server: str, presentation: Presentation, profile: Profile, others: Collection[str]) -> Presentation:
     direct, tools = presentation.direct, presentation.tools
     if profile.direct is not None:
-        globs = profile.direct.globs
-        direct = ProfileDirectTools(profile.direct.is_all, globs, server, _find_foreign(globs, others))
+        listed = profile.direct
+        foreign = _find_foreign(listed.globs, others)
+        direct = ProfileDirectTools(listed.is_all, listed.globs, listed.is_auto, server, foreign)
     if (profile.tools.include, profile.tools.exclude) != (("*",), ()):
         foreign = _find_foreign(profile.tools.include, others)
         tools = ProfileFilter(profile.tools.include, profile.tools.exclude, server, tools, foreign)

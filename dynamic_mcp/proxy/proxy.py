@@ -52,6 +52,7 @@ if TYPE_CHECKING:  # loaded with the first request, message or server that needs
     from dynamic_mcp.proxy.resources import Resources
     from dynamic_mcp.proxy.result_store import ResultStore
     from dynamic_mcp.proxy.search import ToolSearch
+    from dynamic_mcp.proxy.surface import Surface
     from dynamic_mcp.proxy.tasks import Tasks
     from dynamic_mcp.proxy.transparent import Transparent
     from dynamic_mcp.proxy.upstream_messages import UpstreamMessages
@@ -93,7 +94,7 @@ class Proxy:
         self.groups = Groups(base, self, opener=opener, catalog_store=catalog_store)
         self.is_initialized = asyncio.Event()  # a client has been greeted
         self.changed = asyncio.Event()  # its clients, or the state of a group; who waits for it clears it
-        self._subscriptions = Subscriptions(self.view_for, self._snapshot)
+        self._subscriptions = Subscriptions(self.view_for, self._surface_for, self._snapshot)
         self._gates = Gates(GateContext(self.note, self._subscriptions.announce_soon))
         self._views = Views({None: base}, self.groups, self._gates)
         self._log_levels = LogLevels(self._subscriptions, self.groups.that_may_serve)
@@ -442,7 +443,7 @@ class Proxy:
         return {
             "capabilities": capabilities(view, client.hello.revision),
             "serverInfo": OURSELVES,
-            "instructions": self._tools.instructions(view),
+            "instructions": self._tools.instructions(view, client),
         }
 
     def release(self, client: Client) -> None:
@@ -508,8 +509,14 @@ class Proxy:
 
         if method not in CACHEABLE:
             return None
-        is_private = self._views.are_governed or bool(self._list_changers) or self.groups.place_of(client) is not None
-        return cache_hint(self.view_for(client), method, self._clock.now(), is_private=is_private)
+        view = self.view_for(client)
+        is_private = (
+            view.differs_by_surface
+            or self._views.are_governed
+            or bool(self._list_changers)
+            or self.groups.place_of(client) is not None
+        )
+        return cache_hint(view, method, self._clock.now(), is_private=is_private)
 
     def may_announce(self, client: Client, method: str) -> bool:
         """Return whether a client may be sent a notification of this method that no request has caused."""
@@ -571,11 +578,14 @@ class Proxy:
         found = self.view_for(client).get(group.name) if self._views.are_governed else None
         return not self._views.are_governed or (found is not None and found.may_read(uri))
 
-    def _snapshot(self, view: View) -> Snapshot:
-        """Return objects that are the same as long as the lists of a view answer the same."""
+    def _surface_for(self, view: View, client: Client) -> Surface | None:
+        return self._tools.surface_for(view, client)
+
+    def _snapshot(self, view: View, client: Client) -> Snapshot:
+        """Return objects that are the same as long as the lists of a view answer a client the same."""
         if not view.scope.is_single:
             self._learn_vectors()
-        snapshot, changers = take_snapshot(view, self._tools.snapshot), self._list_changers
+        snapshot, changers = take_snapshot(view, client, self._tools.snapshot), self._list_changers
         if not changers:
             return snapshot
         return {name: None if each is None else [*each, *changers] for name, each in snapshot.items()}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 from weakref import WeakSet, ref
 
 from msgspec import Raw
@@ -20,6 +21,9 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.proxy.view import View
+
+if TYPE_CHECKING:  # loaded with the first view that lists clients different tools
+    from dynamic_mcp.proxy.surface import Surface
 
 log = logging.getLogger(__name__)
 
@@ -40,10 +44,16 @@ class Subscriptions:
     `have_been_several` tells that there was more than one client so far.
     """
 
-    def __init__(self, view_for: Callable[[Client], View], snapshot: Callable[[View], Snapshot]) -> None:
+    def __init__(
+        self,
+        view_for: Callable[[Client], View],
+        surface_for: Callable[[View, Client], Surface | None],
+        snapshot: Callable[[View, Client], Snapshot],
+    ) -> None:
         self.have_been_several = False
         self._last: ref[Client] | None = None
         self._view_for = view_for
+        self._surface_for = surface_for
         self._snapshot = snapshot
         self._announced: dict[Client, Snapshot] = {}
         self._waiting: set[Client] = set()
@@ -61,7 +71,7 @@ class Subscriptions:
 
     def add(self, client: Client) -> None:
         """Remember what the lists answer at the greeting of a client; later changes are announced to it."""
-        self._announced[client] = found = self._snapshot(self._view_for(client))
+        self._announced[client] = found = self._snapshot(self._view_for(client), client)
         if None in found.values():
             self._waiting.add(client)
         self.have_been_several |= self._last is not None and self._last() is not client
@@ -97,7 +107,7 @@ class Subscriptions:
 
     def _note_first(self, client: Client) -> None:
         """Remember what a list answers that has just come to be known: what it answers a moment later may be news."""
-        before, now = self._announced[client], self._snapshot(self._view_for(client))
+        before, now = self._announced[client], self._snapshot(self._view_for(client), client)
         self._announced[client] = {name: now[name] if each is None else each for name, each in before.items()}
         if None not in self._announced[client].values():
             self._waiting.discard(client)
@@ -106,12 +116,13 @@ class Subscriptions:
         self._announcing = None
         changed, self._changed = self._changed, set()
         concerns_all, self._is_any_changed = self._is_any_changed, False
-        snapshots: dict[View, Snapshot] = {}
+        snapshots: dict[tuple[View, Surface | None], Snapshot] = {}
         for client, before in list(self._announced.items()):
             view = self._view_for(client)
             if not concerns_all and not any(map(view.has_group, changed)):
                 continue
-            after = snapshots.get(view) or snapshots.setdefault(view, self._snapshot(view))
+            key = view, self._surface_for(view, client)
+            after = snapshots.get(key) or snapshots.setdefault(key, self._snapshot(view, client))
             self._announced[client] = {name: before[name] if each is None else each for name, each in after.items()}
             for feature, each in after.items():
                 if not _is_same(before[feature], each):
@@ -197,12 +208,12 @@ def _with_group_in_logger(group: str, frame: Frame) -> Frame:
     return Frame(method=frame.method, params=params)
 
 
-def take_snapshot(view: View, tools: Callable[[View], Sequence[object]]) -> Snapshot:
-    """Return what the lists of a view answer now; `tools` returns what `tools/list` does."""
+def take_snapshot(view: View, client: Client, tools: Callable[[View, Client], Sequence[object]]) -> Snapshot:
+    """Return what the lists of a view answer a client now; `tools` returns what `tools/list` does."""
     if view.scope.is_single:
         return _take_of_one(view)
     return {
-        "tools": tools(view),
+        "tools": tools(view, client),
         "resources": _entries(view, ListKind.RESOURCES, ListKind.TEMPLATES),
         "prompts": _entries(view, ListKind.PROMPTS),
     }

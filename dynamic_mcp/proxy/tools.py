@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Raw
 
+from dynamic_mcp.client import Client
 from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.mcp import wire
@@ -20,14 +21,15 @@ from dynamic_mcp.proxy.view import View
 from dynamic_mcp.tools import meta_tools
 from dynamic_mcp.tools.meta_tools import CALL, CALL_READ, CALL_WRITE, CALLS, GET, GroupRow
 
-if TYPE_CHECKING:  # loaded with the first call, or the first view that lists tools by themselves
+if TYPE_CHECKING:  # loaded with the first call, or the first client that is listed tools by themselves
     from dynamic_mcp.mcp.mirrored_headers import HeaderParameters
     from dynamic_mcp.proxy.calls import Calls
-    from dynamic_mcp.proxy.direct_listing import DirectListing
+    from dynamic_mcp.proxy.direct_listing import DirectListing, ListedTools
     from dynamic_mcp.proxy.listed_names import Named
     from dynamic_mcp.proxy.own_tools import OwnTool
     from dynamic_mcp.proxy.result_store import ResultStore
     from dynamic_mcp.proxy.search import ToolSearch
+    from dynamic_mcp.proxy.surface import Surface
     from dynamic_mcp.proxy.tasks import Tasks
 
 _OWN = frozenset((GET, *CALLS))
@@ -44,7 +46,8 @@ class Tools:
         results: Callable[[], ResultStore],
     ) -> None:
         self._search = search
-        self._direct_listings: WeakKeyDictionary[View, DirectListing] = WeakKeyDictionary()
+        self._listed_tools: WeakKeyDictionary[View, ListedTools] = WeakKeyDictionary()
+        self._surfaces: WeakKeyDictionary[Client, Surface] = WeakKeyDictionary()
         self._chains, self._tasks, self._results = chains, tasks, results
         self.own_tools: dict[str, OwnTool] = {}  # of features, by their names
 
@@ -52,21 +55,38 @@ class Tools:
     def _calls(self) -> Calls:
         from dynamic_mcp.proxy.calls import Calls
 
-        return Calls(self._chains, self._tasks(), self.direct_listing, self._results())
+        return Calls(self._chains, self._tasks(), self.listed_tools, self.direct_listing, self._results())
 
-    def direct_listing(self, view: View) -> DirectListing:
-        """Return the tools of a view that are listed by themselves."""
-        found = self._direct_listings.get(view)
+    def surface_for(self, view: View, client: Client) -> Surface | None:
+        """Return what decides which tools a client is listed; None where this view lists every client the same."""
+        if not view.differs_by_surface:
+            return None
+        found = self._surfaces.get(client)
         if found is None:
-            from dynamic_mcp.proxy.direct_listing import DirectListing
+            from dynamic_mcp.proxy.surface import surface_of
 
-            found = self._direct_listings[view] = DirectListing(view)
+            found = self._surfaces[client] = surface_of(client.hello)
         return found
 
-    def _find_direct_listing(self, view: View) -> DirectListing | None:
-        """Return the tools of a view that are listed by themselves; None where the config lists none so."""
+    def listed_tools(self, view: View) -> ListedTools:
+        """Return the tools of a view that are listed by themselves to some client."""
+        found = self._listed_tools.get(view)
+        if found is None:
+            from dynamic_mcp.proxy.direct_listing import ListedTools
+
+            found = self._listed_tools[view] = ListedTools(view)
+        return found
+
+    def direct_listing(self, view: View, client: Client) -> DirectListing:
+        """Return the tools of a view that a client is listed by themselves."""
+        from dynamic_mcp.proxy.surface import PLAIN
+
+        return self.listed_tools(view).listing(self.surface_for(view, client) or PLAIN)
+
+    def _find_direct_listing(self, view: View, client: Client) -> DirectListing | None:
+        """Return the tools that a client is listed by themselves; None where the config lists none so."""
         lists_some = any(group.presentation.direct.shows_some for group in view.offering("tools"))
-        return self.direct_listing(view) if lists_some else None
+        return self.direct_listing(view, client) if lists_some else None
 
     def header_parameters(self, view: View, name: str) -> HeaderParameters:
         """Return which parameters of a tool, by the name that it is listed with, are repeated in headers."""
@@ -76,7 +96,7 @@ class Tools:
         if view.scope.is_single:
             found = next(((group, name) for group in view), None)
         elif name not in _OWN:
-            found = self.direct_listing(view).find(name)
+            found = self.listed_tools(view).find(name)
         if found is None:
             return NONE_MIRRORED
         group, tool = found
@@ -89,42 +109,36 @@ class Tools:
         params = wire.members(request.params) if len(request.params) else {}
         start = offset(params.get("cursor", wire.NULL))
         rest: dict[str, object] = {}
-        direct = self._find_direct_listing(request.view)
+        direct = self._find_direct_listing(request.view, request.client)
         if direct is not None:
             await direct.learn(request.client)
             missing = direct.missing()
             rest = {"_meta": {MISSING: missing}} if missing else {}
-        return wire.result_frame(page(ListKind.TOOLS, self._entries(request.view), start, rest))
+        entries = _entries(request.view, direct, self._own_tools_for(request.view, request.client))
+        return wire.result_frame(page(ListKind.TOOLS, entries, start, rest))
 
-    def snapshot(self, view: View) -> list[object]:
-        """Return objects that are the same as long as `tools/list` answers the same."""
-        direct = self._find_direct_listing(view)
-        if direct is None:
-            return [view.scope.split_calls, _has_tasks(view), *_rows(view), *self._added(view)]
-        own_tools = [] if direct.is_all() else [view.scope.split_calls, _has_tasks(view), *_rows(view)]
-        return [*own_tools, *self._added(view), *direct.entries()]
+    def snapshot(self, view: View, client: Client) -> list[object]:
+        """Return objects that are the same as long as `tools/list` answers a client the same."""
+        direct = self._find_direct_listing(view, client)
+        own_tools: list[object] = []
+        if direct is None or not direct.is_all():
+            own_tools = [view.scope.split_calls, _has_tasks(view), *_rows(view, direct)]
+        added = (tool.describe(view) for tool in self.own_tools.values())
+        return [*own_tools, *added, *(() if direct is None else direct.entries())]
 
-    def instructions(self, view: View) -> str:
-        """Return the instructions for the model about the tools."""
-        direct = self._find_direct_listing(view)
+    def instructions(self, view: View, client: Client) -> str:
+        """Return the instructions for the model of a client about the tools."""
+        direct = self._find_direct_listing(view, client)
         about_direct = "" if direct is None else meta_tools.build_direct_instructions(direct.instructions())
         about_ours = ""
         if direct is None or not direct.is_all():
-            about_ours = meta_tools.build_instructions(_rows(view), split=view.scope.split_calls)
+            about_ours = meta_tools.build_instructions(_rows(view, direct), split=view.scope.split_calls)
         return "\n\n".join(filter(None, [view.scope.instructions, about_ours, about_direct]))
 
-    def _entries(self, view: View) -> list[Raw]:
-        """Return every listed tool: ours, unless all others are listed by themselves, and then those."""
-        direct = self._find_direct_listing(view)
-        if direct is not None and direct.is_all():
-            return [*self._added(view), *direct.entries()]
-        own_tools = meta_tools.build_tools(_rows(view), with_tasks=_has_tasks(view), split=view.scope.split_calls)
-        listed = (Raw(wire.encode(tool)) for tool in own_tools)
-        return [*listed, *self._added(view), *(() if direct is None else direct.entries())]
-
-    def _added(self, view: View) -> list[Raw]:
-        """Return the tools that features add to ours."""
-        return [entry for tool in self.own_tools.values() if (entry := tool.describe(view)) is not None]
+    def _own_tools_for(self, view: View, client: Client) -> list[Raw]:
+        """Return the tools that features add to ours for a client."""
+        found = ((tool, tool.describe(view)) for tool in self.own_tools.values())
+        return [entry for tool, entry in found if entry is not None and tool.is_for(client)]
 
     # --- tools/call ------------------------------------------------------------------------------------
 
@@ -140,8 +154,9 @@ class Tools:
             return self._call_split(request, name, params)
         if name is None:
             raise wire.Malformed("`name` of the tool is missing")
-        if name in self.own_tools and self.own_tools[name].describe(request.view) is not None:
-            return self.own_tools[name].answer(request, params)
+        own = self.own_tools.get(name)
+        if own is not None and own.describe(request.view) is not None and own.is_for(request.client):
+            return own.answer(request, params)
         return self._calls.call_by_name(request, name, params)
 
     def _call_split(self, request: Request, verb: str, params: Mapping[str, Raw]) -> Awaitable[Frame]:
@@ -155,13 +170,20 @@ class Tools:
         raise InvalidArguments(f"`{verb}` is not offered here", hint=f"use {offered} with the same arguments")
 
 
-def _rows(view: View) -> list[GroupRow]:
+def _entries(view: View, direct: DirectListing | None, added: list[Raw]) -> list[Raw]:
+    """Return every listed tool: ours, unless all others are listed by themselves, what features add, and those."""
+    if direct is not None and direct.is_all():
+        return [*added, *direct.entries()]
+    rows = _rows(view, direct)
+    own_tools = meta_tools.build_tools(rows, with_tasks=_has_tasks(view), split=view.scope.split_calls)
+    listed = (Raw(wire.encode(tool)) for tool in own_tools)
+    return [*listed, *added, *(() if direct is None else direct.entries())]
+
+
+def _rows(view: View, direct: DirectListing | None) -> list[GroupRow]:
     """Return the groups as a model sees them, without those whose tools it sees by themselves."""
-    return [
-        GroupRow(group.name, group.description, group.reason)
-        for group in view.offering("tools")
-        if not group.presentation.direct.is_all
-    ]
+    groups = view.offering("tools") if direct is None else direct.rest()
+    return [GroupRow(group.name, group.description, group.reason) for group in groups]
 
 
 def _has_tasks(view: View) -> bool:

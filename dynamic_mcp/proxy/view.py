@@ -317,12 +317,18 @@ class ViewScope(Struct, frozen=True):
 
 
 class View:
-    """The groups that a client may see, in the order of the config."""
+    """The groups that a client may see, in the order of the config.
+
+    `differs_by_surface`: which tools are listed depends on what a client makes of them.
+    """
 
     def __init__(self, groups: Iterable[GroupView], scope: ViewScope) -> None:
         self.scope = scope
         self.access_rules = scope.access_rules
         self._groups = {group.name: group for group in groups}
+        self.differs_by_surface = not scope.is_single and any(
+            group.presentation.direct.is_auto for group in self._groups.values()
+        )
         self._singles: dict[str, View] = {}
 
     def __iter__(self) -> Iterator[GroupView]:

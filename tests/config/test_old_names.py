@@ -39,6 +39,7 @@ def of_all(**settings: Json) -> Json:
 EQUALS: list[tuple[Json, Json]] = [
     (one(expose="direct"), one(direct=True)),
     (one(expose="group"), one(direct=False)),
+    (one(expose="auto"), one(direct="auto")),
     (one(pinned=["get_*"]), one(direct=["get_*"])),
     (one(pinned=["get_*"], expose="group"), one(direct=["get_*"])),
     (one(pinned=["get_*"], expose="direct"), one(direct=True)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
@@ -21,6 +21,10 @@ _LARGEST_MEMORY = 1 << 30
 class Scripts(Section, frozen=True):
     """What one script may use up. A script that wants more is ended, and its error says which of these it was."""
 
+    clients: Annotated[
+        Literal["auto", "all"],
+        "Who may run them: `auto` leaves out clients that are known to run scripts of their own. Default: auto.",
+    ] = "auto"
     cpu_s: Annotated[Duration, "How long it may compute between two calls; at most 60s. Default: 5s."] = field(
         default=5.0, name="cpu"
     )

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Raw
 
+from dynamic_mcp.client import Client
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments
 from dynamic_mcp.features.scripts.config import Scripts
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.proxy.known_clients import find_known
 from dynamic_mcp.proxy.own_tools import OwnTool, OwnToolContext
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.view import View
@@ -49,6 +51,13 @@ class ScriptTool(OwnTool):
         profile = view.scope.profile
         is_on = self._is_on if profile is None or profile.scripts is None else profile.scripts
         return self._definition if is_on else None
+
+    def is_for(self, client: Client) -> bool:
+        """Return whether a client is offered scripts: those that are known to run their own are not, by default."""
+        if self._settings.clients == "all":
+            return True
+        known = find_known(client.hello.name, client.hello.version)
+        return known is None or not known.runs_scripts
 
     async def answer(self, request: Request, params: Mapping[str, Raw]) -> Frame:
         """Run a script. Raises InvalidArguments and DynamicMcpError where it does not begin."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, ParamSpec, TypeVar
 
 from dynamic_mcp.config.resolved import Share
 from dynamic_mcp.features.scripts.config import Scripts
@@ -14,8 +14,19 @@ from dynamic_mcp.proxy.chain import MakeStep
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import Client, FakeUpstream, Json, Opener, config_of, group_config
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 # A script starts a process, so it takes longer than what is only in memory.
 SLOW_S = 30.0
+
+
+async def patiently(wait: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Wait like this, which has a bound for what is only in memory, until a script has had its time."""
+    async with asyncio.timeout(SLOW_S):
+        while True:
+            with contextlib.suppress(TimeoutError):
+                return await wait(*args, **kwargs)
 
 
 def text(value: Json) -> dict[str, Json]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.features.scripts.config import Scripts
-from tests.features.scripts.scene import echo, scripting, text
+from tests.features.scripts.scene import echo, patiently, scripting, text
 
 QUICK = Scripts(cpu_s=0.3, calls=10)
 
@@ -80,7 +80,7 @@ async def test_only_so_many_calls_run_at_once() -> None:
         code = 'import asyncio\nreturn await asyncio.gather(*[call("up", "echo", {"n": n}) for n in range(5)])'
         running = asyncio.create_task(client.value(code))
         for number in range(1, 6):
-            await scene.upstream.hears("tools/call", number)
+            await patiently(scene.upstream.hears, "tools/call", number)
             questions = scene.upstream.heard("tools/call")
             assert len(questions) <= number + 1
             question = questions[number - 1]
@@ -93,7 +93,7 @@ async def test_a_script_that_takes_too_long_in_all_is_ended_and_its_calls_are_ca
         said = await client.failure('await call("up", "echo", {})')
         assert "it took more than 0.8 s in all (the bound `total`)" in said
         assert "- up.echo: it was cancelled, and may have run" in said
-        await scene.upstream.hears("notifications/cancelled")
+        await patiently(scene.upstream.hears, "notifications/cancelled")
 
 
 async def test_a_script_that_swallows_all_cannot_go_on_after_a_bound() -> None:
@@ -128,7 +128,7 @@ async def test_a_call_that_is_never_awaited_does_not_outlive_its_script() -> Non
         )
         assert "ValueError: at once" in await client.failure(code)
         if scene.upstream.heard("tools/call"):
-            await scene.upstream.hears("notifications/cancelled")
+            await patiently(scene.upstream.hears, "notifications/cancelled")
 
 
 @pytest.mark.parametrize(
@@ -203,9 +203,9 @@ async def test_a_cancelled_script_cancels_its_calls_and_ends_its_worker() -> Non
                 "params": {"name": "run_dynamic_script", "arguments": {"code": 'await call("up", "echo")'}},
             }
         )
-        await scene.upstream.hears("tools/call")
+        await patiently(scene.upstream.hears, "tools/call")
         client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "s"}})
-        await scene.upstream.hears("notifications/cancelled")
+        await patiently(scene.upstream.hears, "notifications/cancelled")
         assert await client.value("return 1") == 1
 
 
@@ -230,7 +230,7 @@ async def test_a_worker_that_is_killed_fails_its_script_alone() -> None:
         for code in ('await call("up", "echo")\nwhile True: pass', "while True: pass"):
             running = asyncio.create_task(client.failure(code))
             if "call" in code:
-                await scene.upstream.hears("tools/call")
+                await patiently(scene.upstream.hears, "tools/call")
             while not running.done():  # a worker that waits for its first script may be hit, too
                 for pid in workers():
                     os.kill(pid, signal.SIGKILL)
@@ -245,7 +245,7 @@ async def test_a_worker_that_is_killed_fails_its_script_alone() -> None:
 async def test_no_worker_outlives_its_script() -> None:
     async with scripting(scripts=Scripts(cpu_s=20)) as (scene, client):
         running = asyncio.create_task(client.value('return await call("up", "echo")'))
-        question = await scene.upstream.hears("tools/call")
+        question = await patiently(scene.upstream.hears, "tools/call")
         assert len(workers()) == 1
         scene.upstream.say({"jsonrpc": "2.0", "id": question["id"], "result": text("7")})
         assert await running == 7

@@ -20,7 +20,7 @@ from dynamic_mcp.proxy.request import Observers
 from tests.fakes import FakeClock, FakeUpstream, Json, Opener, config_of, group_config, text_of
 from tests.features.approvals.scene import READ_S, accept, asking_with
 from tests.features.audit.audited import KEEPING, uses_in
-from tests.features.scripts.scene import Scene, ScriptClient, echo, scripting, text
+from tests.features.scripts.scene import Scene, ScriptClient, echo, patiently, scripting, text
 from tests.features.telemetry.parties import FakeExporter, record_to, recorded
 from tests.modern_client import ModernClient, retry_of
 from tests.policy.rules import access_of
@@ -42,6 +42,20 @@ async def test_the_tool_is_listed_beside_the_others_only_where_it_is_on() -> Non
             "tools/call", {"name": "run_dynamic_script", "arguments": {"code": "return 1"}}
         )
         assert "no tool is named `run_dynamic_script`" in json.dumps(refused)
+
+
+async def test_a_client_that_runs_scripts_of_its_own_is_offered_none_unless_the_config_says_so() -> None:
+    async def names(client: ScriptClient) -> list[str]:
+        return [tool["name"] for tool in (await client.request("tools/list"))["result"]["tools"]]
+
+    for clients, offered in ((Scripts(), False), (Scripts(clients="all"), True)):
+        async with scripting(scripts=clients) as (scene, _):
+            client = ScriptClient(scene.proxy)
+            info = {"name": "codex-mcp-client", "version": "0.169.0"}
+            hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}
+            await client.request("initialize", hello)
+            client.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+            assert ("run_dynamic_script" in await names(client)) is offered
 
 
 async def test_a_profile_switches_scripts() -> None:
@@ -88,7 +102,7 @@ async def test_a_rule_that_comes_while_a_script_runs_holds_for_its_next_call() -
     async with scripting() as (scene, client):
         code = 'await call("up", "echo")\n' + CAUGHT % "hidden"
         running = asyncio.create_task(client.value(code))
-        question = await scene.upstream.hears("tools/call")
+        question = await patiently(scene.upstream.hears, "tools/call")
         profile = access_of(
             roles={"dev": [{}, {"tools": ["hidden"], "effect": "deny"}]}, people={LOCAL_NAME: ["dev"]}
         )
@@ -169,7 +183,7 @@ async def test_progress_of_its_calls_is_progress_of_the_script() -> None:
         code = 'await call("up", "echo", {"n": 1})\nreturn await call("up", "echo", {"n": 2})'
         running = asyncio.create_task(client.run(code, _meta={"progressToken": "mine"}))
         for number in (1, 2):
-            question = await scene.upstream.hears("tools/call", number)
+            question = await patiently(scene.upstream.hears, "tools/call", number)
             token = question["params"]["_meta"]["progressToken"]
             body = {"progressToken": token, "progress": 10, "total": 20, "message": f"half of {number}"}
             scene.upstream.say({"jsonrpc": "2.0", "method": "notifications/progress", "params": body})
@@ -236,7 +250,7 @@ async def test_a_legacy_client_is_asked_in_the_middle_of_a_script() -> None:
         assert "`echo`" in question["params"]["message"]
         await clock.pass_(READ_S)
         client.reply(question, accept("once"))
-        call = await scene.upstream.hears("tools/call")
+        call = await patiently(scene.upstream.hears, "tools/call")
         scene.upstream.say({"jsonrpc": "2.0", "id": call["id"], "result": text("7")})
         assert await running == 7
     finally:
@@ -254,17 +268,17 @@ async def test_questions_of_servers_in_a_script_reach_a_modern_client_as_input_r
         params = {"name": "run_dynamic_script", "arguments": {"code": code}}
         first = client.begin("tools/call", params)
         for upstream in (scene.upstream, scene.other):
-            await upstream.hears("tools/call")
+            await patiently(upstream.hears, "tools/call")
             ask = {"message": "Sure?", "requestedSchema": {"type": "object", "properties": {}}}
             upstream.say({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": ask})
-        asked = await client.answer_to(first)
+        asked = await patiently(client.answer_to, first)
         assert asked["result"]["resultType"] == "input_required"
         again = client.begin("tools/call", {**params, **retry_of(asked)})
         for upstream in (scene.upstream, scene.other):
-            await upstream.hears("an answer")
+            await patiently(upstream.hears, "an answer")
             call = upstream.heard("tools/call")[0]
             upstream.say({"jsonrpc": "2.0", "id": call["id"], "result": text("1")})
-        answer = await client.answer_to(again)
+        answer = await patiently(client.answer_to, again)
         assert answer["result"]["content"][0]["text"] == "[1, 1]"
     finally:
         await scene.proxy.close()

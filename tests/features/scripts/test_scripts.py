@@ -6,7 +6,7 @@ import asyncio
 import json
 
 from tests.fakes import Error, Json, text_of
-from tests.features.scripts.scene import echo, scripting, text
+from tests.features.scripts.scene import echo, patiently, scripting, text
 
 
 async def test_a_script_calls_tools_and_only_its_result_is_shown() -> None:
@@ -28,7 +28,7 @@ async def test_calls_run_beside_each_other() -> None:
         )
         running = asyncio.create_task(client.value(code))
         for upstream in (scene.upstream, scene.other):
-            question = await upstream.hears("tools/call")
+            question = await patiently(upstream.hears, "tools/call")
             upstream.say({"jsonrpc": "2.0", "id": question["id"], "result": echo(question["params"])})
         assert await running == [{"n": 1}, {"n": 2}]
 
