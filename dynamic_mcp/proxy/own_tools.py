@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from dynamic_mcp.proxy.request import Request
     from dynamic_mcp.proxy.result_store import ResultStore
     from dynamic_mcp.proxy.view import View
+    from dynamic_mcp.system.clock import Clock
 
 
 class OwnToolContext(Struct, frozen=True):
@@ -21,12 +22,13 @@ class OwnToolContext(Struct, frozen=True):
 
     `view_for` returns what a client may see now. `answer` answers a request that a call of the tool has caused, whose
     `parent` is the call: by the same rules as any other request of its client, and observed like one. It raises
-    DynamicMcpError. `results` returns the store of results that are too long.
+    DynamicMcpError. `results` returns the store of results that are too long. Bounds of time go by `clock`.
     """
 
     view_for: Callable[[Client], View]
     answer: Callable[[Request], Awaitable[Frame]]
     results: Callable[[], ResultStore]
+    clock: Clock
 
 
 class OwnTool:

@@ -85,18 +85,18 @@ class ScriptRun:
 
     async def _finish(self, work: asyncio.Task[bytes]) -> bytes:
         """Return the result of a script that ends within its bounds. Raises ScriptFailed."""
+        bound = asyncio.create_task(self._context.clock.sleep(self._settings.total_s))
         try:
-            async with asyncio.timeout(self._settings.total_s):
-                return await work
-        except TimeoutError:
-            raise ScriptFailed(f"it took more than {self._settings.total_s:g} s in all (the bound `total`)") from None
-        except asyncio.CancelledError:
-            if self._stop is not None and work.cancelled():
-                raise self._stop from None
-            raise
+            await asyncio.wait([work, bound], return_when=asyncio.FIRST_COMPLETED)
+            if self._stop is not None:
+                raise self._stop
+            if not work.done():
+                raise ScriptFailed(f"it took more than {self._settings.total_s:g} s in all (the bound `total`)")
+            return work.result()
         finally:
+            bound.cancel()
             work.cancel()
-            await asyncio.wait([work])
+            await asyncio.wait([work, bound])
 
     def _end(self, why: str) -> None:
         """End the script at a bound, which it cannot catch."""

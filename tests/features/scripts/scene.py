@@ -12,6 +12,7 @@ from dynamic_mcp.config.resolved import Share
 from dynamic_mcp.features.scripts.config import Scripts
 from dynamic_mcp.proxy.chain import MakeStep
 from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.system.clock import Clock
 from tests.fakes import Client, FakeUpstream, Json, Opener, config_of, group_config
 
 P = ParamSpec("P")
@@ -68,6 +69,7 @@ class Scene:
         *,
         scripts: Scripts | None = None,
         steps: Mapping[str, MakeStep] | None = None,
+        clock: Clock | None = None,
         **changes: Any,
     ) -> None:
         answers: Mapping[str, Json] = {} if answer is None else {"tools/call": answer}
@@ -75,7 +77,9 @@ class Scene:
         self.other = FakeUpstream(answers, tools=("echo",))
         self.groups = [group_config(name, share=Share.ALL) for name in ("up", "other")]
         self.config = config_of(*self.groups, scripts=scripts or Scripts(), **changes)
-        self.proxy = Proxy(self.config, opener=Opener(up=[self.upstream], other=[self.other]), steps=steps)
+        self.proxy = Proxy(
+            self.config, opener=Opener(up=[self.upstream], other=[self.other]), steps=steps, clock=clock
+        )
 
     async def client(self, **options: Any) -> ScriptClient:
         client = ScriptClient(self.proxy, bound_s=SLOW_S, **options)

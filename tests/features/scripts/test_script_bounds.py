@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.features.scripts.config import Scripts
+from tests.fakes import FakeClock
 from tests.features.scripts.scene import echo, patiently, scripting, text
 
 QUICK = Scripts(cpu_s=0.3, calls=10)
@@ -89,15 +91,20 @@ async def test_only_so_many_calls_run_at_once() -> None:
 
 
 async def test_a_script_that_takes_too_long_in_all_is_ended_and_its_calls_are_cancelled() -> None:
-    async with scripting(scripts=Scripts(total_s=0.8)) as (scene, client):
-        said = await client.failure('await call("up", "echo", {})')
-        assert "it took more than 0.8 s in all (the bound `total`)" in said
+    clock = FakeClock()
+    async with scripting(clock=clock) as (scene, client):
+        running = asyncio.create_task(client.failure('await call("up", "echo", {})'))
+        await patiently(scene.upstream.hears, "tools/call")
+        await clock.pass_(121)
+        said = await running
+        assert "it took more than 120 s in all (the bound `total`)" in said
         assert "- up.echo: it was cancelled, and may have run" in said
         await patiently(scene.upstream.hears, "notifications/cancelled")
 
 
 async def test_a_script_that_swallows_all_cannot_go_on_after_a_bound() -> None:
-    async with scripting(scripts=Scripts(total_s=0.8)) as (scene, client):
+    clock = FakeClock()
+    async with scripting(clock=clock) as (scene, client):
         code = (
             "while True:\n"
             "    try:\n"
@@ -105,10 +112,25 @@ async def test_a_script_that_swallows_all_cannot_go_on_after_a_bound() -> None:
             "    except BaseException:\n"
             '        print("caught")'
         )
-        said = await client.failure(code)
+        running = asyncio.create_task(client.failure(code))
+        await patiently(scene.upstream.hears, "tools/call")
+        await clock.pass_(121)
+        said = await running
         assert "the bound `total`" in said
         assert "caught" not in said
         assert len(scene.upstream.heard("tools/call")) == 1
+
+
+async def test_an_answer_that_comes_after_the_end_of_its_script_changes_nothing() -> None:
+    clock = FakeClock()
+    async with scripting(clock=clock) as (scene, client):
+        running = asyncio.create_task(client.failure('print(await call("up", "echo", {}))'))
+        question = await patiently(scene.upstream.hears, "tools/call")
+        await clock.pass_(121)
+        said = await running
+        scene.upstream.say({"jsonrpc": "2.0", "id": question["id"], "result": text("late")})
+        assert await client.value("return 1") == 1
+        assert "late" not in said
 
 
 async def test_a_text_that_is_too_long_is_not_run() -> None:
@@ -233,7 +255,8 @@ async def test_a_worker_that_is_killed_fails_its_script_alone() -> None:
                 await patiently(scene.upstream.hears, "tools/call")
             while not running.done():  # a worker that waits for its first script may be hit, too
                 for pid in workers():
-                    os.kill(pid, signal.SIGKILL)
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
                 await asyncio.sleep(0.02)
             said = await running
             assert "the process that ran the script has ended unexpectedly" in said

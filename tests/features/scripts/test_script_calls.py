@@ -267,18 +267,22 @@ async def test_questions_of_servers_in_a_script_reach_a_modern_client_as_input_r
         )
         params = {"name": "run_dynamic_script", "arguments": {"code": code}}
         first = client.begin("tools/call", params)
-        for upstream in (scene.upstream, scene.other):
-            await patiently(upstream.hears, "tools/call")
-            ask = {"message": "Sure?", "requestedSchema": {"type": "object", "properties": {}}}
-            upstream.say({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": ask})
-        asked = await patiently(client.answer_to, first)
-        assert asked["result"]["resultType"] == "input_required"
-        again = client.begin("tools/call", {**params, **retry_of(asked)})
-        for upstream in (scene.upstream, scene.other):
-            await patiently(upstream.hears, "an answer")
-            call = upstream.heard("tools/call")[0]
-            upstream.say({"jsonrpc": "2.0", "id": call["id"], "result": text("1")})
-        answer = await patiently(client.answer_to, again)
+        servers = [asyncio.create_task(ask_and_answer(upstream)) for upstream in (scene.upstream, scene.other)]
+        answer = await patiently(client.answer_to, first)
+        assert answer["result"]["resultType"] == "input_required"
+        while answer["result"]["resultType"] == "input_required":
+            again = client.begin("tools/call", {**params, **retry_of(answer)})
+            answer = await patiently(client.answer_to, again)
+        await asyncio.gather(*servers)
         assert answer["result"]["content"][0]["text"] == "[1, 1]"
     finally:
         await scene.proxy.close()
+
+
+async def ask_and_answer(upstream: FakeUpstream) -> None:
+    """Answer a call once the client has answered a question."""
+    call = await patiently(upstream.hears, "tools/call")
+    ask = {"message": "Sure?", "requestedSchema": {"type": "object", "properties": {}}}
+    upstream.say({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": ask})
+    await patiently(upstream.hears, "an answer")
+    upstream.say({"jsonrpc": "2.0", "id": call["id"], "result": text("1")})
