@@ -24,8 +24,8 @@ from dynamic_mcp.upstream.process.child import watch_process
 # What a script can do besides computing, by names: each takes texts, and returns JSON.
 Functions = Mapping[str, Callable[..., Awaitable[bytes]]]
 
-# A script keeps its worker while it waits for its calls so long.
-_PATIENCE_S = 0.5
+# A script keeps its worker while it waits for its calls so long, and not as long if others wait for one.
+_PATIENCE_S, _SHORT_PATIENCE_S = 0.5, 0.01
 # The longest pause of one `sleep`.
 _LONGEST_SLEEP_S = 10.0
 # Reading a script, and other work of a worker that its own clock does not count.
@@ -76,11 +76,11 @@ class ScriptFailed(Exception):
 class Sandbox:
     """The workers, at most as many as there are processors: one is started for each script, and ends with it."""
 
-    def __init__(self, *, most: int | None = None, patience_s: float = _PATIENCE_S) -> None:
-        self._most = most or os.cpu_count() or 1
-        self._patience_s = patience_s
+    def __init__(self) -> None:
+        self._most = os.cpu_count() or 1
         self._pool: monty.AsyncMonty | None = None
         self._opening = asyncio.Lock()
+        self._users = 0  # that have a worker, or wait for one
 
     async def run(
         self, code: str, data: Raw, settings: Scripts, functions: Functions, on_print: Callable[[str], None]
@@ -89,7 +89,7 @@ class Sandbox:
 
         If this is cancelled, the worker is killed. `on_print` may be called in another thread.
         """
-        execution = _Execution(code, data, settings, functions, on_print, self._patience_s)
+        execution = _Execution(code, data, settings, functions, on_print, self._find_patience_s)
         try:
             while not execution.is_done:
                 async with self._worker(settings) as session:
@@ -115,10 +115,18 @@ class Sandbox:
             "max_suspensions": _OTHER_STOPS + 3 * settings.calls,
         }
         pool = await self._open_pool()
-        async with pool.checkout(limits=limits) as session:
-            pid = session.worker_pid
-            with contextlib.nullcontext() if pid is None else watch_process(pid):
-                yield session
+        self._users += 1
+        try:
+            async with pool.checkout(limits=limits) as session:
+                pid = session.worker_pid
+                with contextlib.nullcontext() if pid is None else watch_process(pid):
+                    yield session
+        finally:
+            self._users -= 1
+
+    def _find_patience_s(self) -> float:
+        """Return how long a script may keep its worker while it waits for its calls."""
+        return _PATIENCE_S if self._users <= self._most else _SHORT_PATIENCE_S
 
     async def _open_pool(self) -> monty.AsyncMonty:
         async with self._opening:
@@ -144,7 +152,7 @@ class _Execution:
         settings: Scripts,
         functions: Functions,
         on_print: Callable[[str], None],
-        patience_s: float,
+        find_patience_s: Callable[[], float],
     ) -> None:
         self.is_done = False
         self.result = b""
@@ -152,7 +160,7 @@ class _Execution:
         self._input = bytes(data).decode()
         self._functions = functions
         self._on_print = on_print
-        self._patience_s = patience_s
+        self._find_patience_s = find_patience_s
         self._state: bytes | None = None
         self._calls: dict[int, asyncio.Task[Any]] = {}  # Any: what a function of the script returns
         self._awaited: list[asyncio.Task[Any]] = []
@@ -223,7 +231,9 @@ class _Execution:
     async def _is_any_done(self) -> bool:
         if not self._awaited:
             raise ScriptFailed("the script waits for nothing")
-        done, _ = await asyncio.wait(self._awaited, timeout=self._patience_s, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait(
+            self._awaited, timeout=self._find_patience_s(), return_when=asyncio.FIRST_COMPLETED
+        )
         return bool(done)
 
     def _take_results(self, ids: Iterable[int]) -> dict[int, monty.ExternalSettledResult]:

@@ -273,3 +273,15 @@ async def test_no_worker_outlives_its_script() -> None:
         scene.upstream.say({"jsonrpc": "2.0", "id": question["id"], "result": text("7")})
         assert await running == 7
         assert not workers()
+
+
+async def test_scripts_that_wait_do_not_keep_others_from_running() -> None:
+    count = 2 * (os.cpu_count() or 1) + 1  # more than there may be workers
+    async with scripting() as (scene, client):
+        code = 'numbers = [input]\nnumbers.append(await call("up", "echo", {}))\nreturn numbers'
+        waiting = [asyncio.create_task(client.value(code, number)) for number in range(count)]
+        await patiently(scene.upstream.hears, "tools/call", count)
+        assert await client.value("return 1") == 1
+        for number, question in enumerate(scene.upstream.heard("tools/call")):
+            scene.upstream.say({"jsonrpc": "2.0", "id": question["id"], "result": text(str(number))})
+        assert sorted(number for number, _ in await asyncio.gather(*waiting)) == [*range(count)]
