@@ -65,7 +65,7 @@ part=(tests/config tests/system tests/mcp_wire tests/groups tests/tools tests/im
   tests/process/test_protocol.py tests/cli/test_call.py tests/cli/test_completion.py)
 
 # in a directory that is new: pytest's own, which it makes and removes by number, is not always closed at the end
-rm -rf "$WINEPREFIX/drive_c/tests"
+[ "${1:-}" = --python ] || rm -rf "$WINEPREFIX/drive_c/tests"
 tests=(-m pytest --basetemp 'C:\tests')
 
 case "${1:-}" in

@@ -183,6 +183,7 @@ class Machine:
 
     def _call_as_tool(self, messages: list[dict[str, Any]]) -> None:  # Any: JSON
         """Send messages as an AI tool that stays open; return when the last is answered, or waits for an approval."""
+        own_process.run("daemon", "start", env=self.environment, cwd=self.folder)  # if the config has one
         source, sink = os.pipe()
         output = self.home / f"{messages[0]['params']['clientInfo']['name']}.log"
         with os.fdopen(source, "rb") as stdin, output.open("wb") as log:

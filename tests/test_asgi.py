@@ -216,3 +216,21 @@ async def test_a_wrong_config_fails_the_start_and_a_corrected_one_serves(tmp_pat
 def test_any_origin_is_refused() -> None:
     with pytest.raises(FlawError):
         app(allowed_origins=["*"])
+
+
+async def test_a_mounted_application_serves_its_card_and_beside_its_path_the_catalog(tmp_path: Path) -> None:
+    http = {"public_url": "https://www.example.com/tools/mcp", "auth": [{"kind": "bearer"}]}
+    tools = app(write_config(tmp_path, {"odd": odd()}, http=http))
+    catalog = "/.well-known/ai-catalog.json"
+    routes = [Mount("/tools", app=tools), Mount("/.well-known", app=tools)]
+    outer = Starlette(routes=routes, lifespan=lambda _: tools.running())
+    async with served(outer) as url, httpx2.AsyncClient(timeout=BOUND_S) as client:
+        found = (await client.get(f"{url}{catalog}")).json()
+        (entry,) = found["entries"]
+        assert entry["url"] == "https://www.example.com/tools/mcp/server-card"
+        card = await client.get(f"{url}/tools/mcp/server-card")
+        assert card.headers["content-type"] == "application/mcp-server-card+json"
+        assert card.json()["remotes"][0]["url"] == "https://www.example.com/tools/mcp"
+        head = await client.head(f"{url}/tools/mcp/server-card")
+        assert (head.status_code, head.content) == (200, b"")
+        assert (await client.post(f"{url}/tools/mcp", json={})).status_code == 401

@@ -33,7 +33,7 @@ from dynamic_mcp.features.metrics.gauges import process_families
 from dynamic_mcp.observe import log_output
 from dynamic_mcp.observe.log_output import LogFile, find_log_files
 from dynamic_mcp.observe.proxies import SILENT_S, ProxyRegistry
-from dynamic_mcp.system import paths, private_socket
+from dynamic_mcp.system import acl, paths, private_socket
 from dynamic_mcp.system.file_reader import read_private
 from dynamic_mcp.system.os_user import os_user
 from dynamic_mcp.system.prctl import forbid_inspection
@@ -60,21 +60,22 @@ BRANCHES = {
     "config/location.py": 1,
     "config/needs.py": 5,  # passes it on
     "config/read.py": 2,  # passes it on
-    "doctor/files.py": 3,
+    "doctor/files.py": 2,
     "doctor/listening.py": 1,
     "face/daemon_connection.py": 2,
     "face/listener.py": 2,
     "face/pipe_listener.py": 1,  # cannot be imported on another system
     "face/shim.py": 4,
-    "face/window.py": 3,
+    "face/window.py": 4,
     "face/window_streams.py": 1,  # cannot be imported on another system
     "face/http/server.py": 1,  # refuses such an address before
-    "features/approvals/notices.py": 1,
+    "features/approvals/notices.py": 3,
     "features/approvals/store.py": 1,
     "features/audit/check.py": 2,
     "features/audit/days.py": 2,
     "features/metrics/gauges.py": 1,
     "features/registry/config.py": 1,  # passes it on
+    "features/scan/commands/scanning.py": 1,  # passes it on
     "features/scan/runner.py": 1,  # passes it on
     "host/http_service.py": 1,
     "importer/formats/files.py": 1,
@@ -85,13 +86,13 @@ BRANCHES = {
     "system/console_events.py": 1,  # cannot be imported on another system
     "system/database_file.py": 1,
     "system/file_reader.py": 2,
+    "system/job.py": 1,  # cannot be imported on another system
     "system/named_pipe.py": 1,  # cannot be imported on another system
     "system/os_user.py": 1,
     "system/paths.py": 4,
     "system/pipes.py": 5,
     "system/prctl.py": 1,
     "system/private_socket.py": 5,
-    "upstream/cli/transport.py": 1,
     "upstream/process/child.py": 1,  # chooses between the next two
     "upstream/process/group.py": 1,  # cannot be imported on Windows, as the guardian and strays
     "upstream/process/guardian.py": 1,
@@ -229,6 +230,35 @@ def test_windows_changes_no_modes_and_owners(tmp_path: Path) -> None:
 def test_windows_has_no_mode_bits_to_warn_of_in_the_audit_log(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     assert [finding.level for finding in check_audit(Audit(path=tmp_path), tmp_path)] == ["ok"]
+
+
+@pytest.mark.usefixtures("windows")
+def test_windows_warns_of_an_audit_log_that_is_open_to_others_by_its_access_control_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everyone = ("Everyone",)
+    monkeypatch.setattr(acl, "find_others", lambda path: acl.OtherUsers(everyone, everyone))
+    open_to_others, _ = check_audit(Audit(path=tmp_path), tmp_path)
+    assert (open_to_others.level, open_to_others.what) == ("warning", f"{tmp_path} is open to Everyone")
+    assert open_to_others.hint.startswith(f'`icacls "{tmp_path}" /inheritance:r ')
+    monkeypatch.setattr(acl, "find_others", lambda path: acl.OtherUsers(owner="bob"))
+    (owned,) = check_audit(Audit(path=tmp_path), tmp_path)
+    assert (owned.level, owned.what) == ("error", f"{tmp_path} belongs to bob, who can change the log")
+
+
+@pytest.mark.usefixtures("windows")
+def test_windows_says_which_files_a_file_system_without_access_control_lists_leaves_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acl, "are_kept", lambda path: False)
+    file = tmp_path / "c.json"
+    file.write_text(json.dumps({"mcpServers": {}}))
+    _, (_, finding) = check_file(file, {})
+    assert (finding.level, finding.hint) == ("warning", "keep it on a drive with NTFS")
+    (refused,) = check_audit(Audit(path=tmp_path), tmp_path)
+    assert (refused.level, refused.hint) == ("error", "give a `path` on NTFS")
+    with pytest.raises(PermissionError, match="lets everyone use everything"):
+        paths.claim_private_dir(tmp_path)
 
 
 @pytest.mark.usefixtures("windows")

@@ -2,11 +2,13 @@
 
 import ctypes
 import sys
+from pathlib import Path
 
 _FOR_WINDOWS = {
     "dynamic_mcp.face.pipe_listener",
     "dynamic_mcp.face.window_streams",
     "dynamic_mcp.system.console_events",
+    "dynamic_mcp.system.job",
     "dynamic_mcp.system.named_pipe",
     "dynamic_mcp.upstream.process.job",
 }
@@ -18,3 +20,55 @@ OF_OTHER_SYSTEMS = _FOR_POSIX if sys.platform == "win32" else _FOR_WINDOWS
 def is_wine() -> bool:
     """Return whether this Windows is Wine, which differs from it in corners."""
     return sys.platform == "win32" and hasattr(ctypes.windll.ntdll, "wine_get_version")
+
+
+def grant(place: Path, rights: str) -> None:
+    """Let everyone use a file, on Windows: rights as `icacls` writes them."""
+    if sys.platform == "win32":
+        import win32security
+
+        masks = {"(OI)(CI)RX": (3, 0x1200A9), "RX": (0, 0x1200A9), "F": (0, 0x1F01FF), "(OI)(CI)F": (3, 0x1F01FF)}
+        flags, mask = masks[rights]
+        sid = win32security.CreateWellKnownSid(win32security.WinWorldSid, None)
+        kind, wanted = win32security.SE_FILE_OBJECT, win32security.DACL_SECURITY_INFORMATION
+        dacl = win32security.GetNamedSecurityInfo(str(place), kind, wanted).GetSecurityDescriptorDacl()
+        dacl.AddAccessAllowedAceEx(win32security.ACL_REVISION_DS, flags, mask, sid)
+        win32security.SetNamedSecurityInfo(str(place), kind, wanted, None, None, dacl, None)
+
+
+if sys.platform == "win32":
+    _kernel32 = ctypes.WinDLL("kernel32", use_last_error=True)
+    _ANY_ACCESS = 0x1FFFFF
+
+    def send_console_event(pid: int, event: int) -> None:
+        """Have a process handle an event of a console as it does those of its own: in a new thread.
+
+        Programs may send each other Ctrl-C and Ctrl-Break only.
+        """
+        _kernel32.OpenProcess.restype = ctypes.c_void_p
+        process = ctypes.c_void_p(_kernel32.OpenProcess(_ANY_ACCESS, 0, pid))
+        routine = ctypes.cast(ctypes.WinDLL("kernelbase").CtrlRoutine, ctypes.c_void_p)
+        thread = _kernel32.CreateRemoteThread(
+            process, None, ctypes.c_size_t(0), routine, ctypes.c_void_p(event), 0, None
+        )
+        assert thread, ctypes.get_last_error()
+        _kernel32.CloseHandle(process)
+
+    def has_ended(pid: int, within_s: float) -> bool:
+        """Return whether a process has ended, or does within this time."""
+        _kernel32.OpenProcess.restype = ctypes.c_void_p
+        process = _kernel32.OpenProcess(_ANY_ACCESS, 0, pid)
+        if not process:
+            return True
+        result: int = _kernel32.WaitForSingleObject(ctypes.c_void_p(process), int(within_s * 1000))
+        _kernel32.CloseHandle(ctypes.c_void_p(process))
+        return result == 0
+
+else:
+
+    def send_console_event(pid: int, event: int) -> None:
+        """Do nothing: only Windows has such events."""
+
+    def has_ended(pid: int, within_s: float) -> bool:
+        """Raise, since only tests on Windows ask for this."""
+        raise NotImplementedError

@@ -20,7 +20,7 @@ from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.face.auth.jwt import read_authentication
 from dynamic_mcp.face.auth.token_store import StoredToken, token_store
 from dynamic_mcp.identity import LOCAL_USER, Authentication, Principal
-from dynamic_mcp.system.file_reader import read_bytes
+from dynamic_mcp.system.file_reader import decode, read_bytes
 from dynamic_mcp.system.text import os_reason
 from dynamic_mcp.web.signed_token import read_name
 
@@ -134,7 +134,7 @@ def _roles_of_tokens(config: Config, subject: str) -> Iterable[str]:
 
 def _read_claims(file: str) -> dict[str, object]:
     try:
-        text = read_bytes(Path(file), may_be_piped=True).decode()
+        text = decode(read_bytes(Path(file), may_be_piped=True))
     except (OSError, ValueError) as exc:
         raise InvalidArguments(f"`--claims`: the file `{file}` cannot be read: {os_reason(exc)}") from exc
     return _read_object(text, "--claims")

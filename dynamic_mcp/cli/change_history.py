@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from pathlib import Path
 
 import click
 
@@ -13,6 +14,7 @@ from dynamic_mcp.cli.change_lock import hold_change_lock
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.machine import open_journal, shorten_path
 from dynamic_mcp.cli.respondent import find_respondent
+from dynamic_mcp.config.location import identify
 from dynamic_mcp.importer.journal import ChangeJournal, JournalEntry
 
 # The title of the change that `init` makes, of all tools at once.
@@ -38,11 +40,21 @@ def undo(context: Invocation, ids: Sequence[str], *, yes: bool, dry_run: bool) -
 def _undo(context: Invocation, journal: ChangeJournal, entry: JournalEntry) -> list[str]:
     if entry.is_undone:
         return [f"{entry.id} ({entry.title}) is already undone"]
-    lines = [_title("undone", entry), *(each.describe(is_done=True) for each in journal.undo(entry))]
+    restorations = journal.undo(entry)
+    lines = [_title("undone", entry), *(each.describe(is_done=True) for each in restorations)]
+    lines += _stop_daemons(each.file for each in restorations if each.before is None)
     if entry.subject or entry.title == SETUP:
         lines.append("restart the AI tools whose files these are")
     record_change(context, entry.files, "change.undone", {"command": "undo", "change": entry.id, "of": entry.title})
     return lines
+
+
+def _stop_daemons(files: Iterable[Path]) -> list[str]:
+    """Stop the daemons whose configs are gone; return what was done."""
+    from dynamic_mcp.cli.daemon_control import stop_running
+
+    stopped = [file for file in files if not file.exists() and stop_running(identify(file))]
+    return [f"stopped the daemon of `{file}`" for file in stopped]
 
 
 def _describe(journal: ChangeJournal, entries: Sequence[JournalEntry], verb: str) -> list[str]:

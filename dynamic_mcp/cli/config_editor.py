@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from dynamic_mcp.importer.formats import files
 from dynamic_mcp.importer.journal import FileChange
 from dynamic_mcp.system import file_reader, paths
 from dynamic_mcp.system.file_reader import read_bytes
+from dynamic_mcp.system.programs import find_program
 from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.system.text import os_reason
 
@@ -53,7 +54,12 @@ def _warn_of_command(context: Invocation, entry: Mapping[str, object]) -> None:
     """Warn if a command does not exist, unless the entry decides where it is."""
     command, env = entry.get("command"), entry.get("env")
     is_settled = "cwd" in entry or (isinstance(env, Mapping) and "PATH" in env)
-    if isinstance(command, str) and "$" not in command and not is_settled and shutil.which(command) is None:
+    if (
+        isinstance(command, str)
+        and "$" not in command
+        and not is_settled
+        and find_program(command, os.environ) is None
+    ):
         context.out.say(f"warning: the command `{command}` was not found; install it, or give its full path")
 
 

@@ -22,7 +22,9 @@ if sys.platform == "win32":
 if TYPE_CHECKING:
     from dynamic_mcp.system.private_socket import Socket
 
-# The time for a daemon to stop on request.
+# The time for a daemon to start, which may be longer than a window waits: no AI tool waits for an answer.
+_START_WITHIN_S = 30.0
+# The time for it to stop on request.
 _STOP_WITHIN_S = 10.0
 # The time for its process to exit after that.
 _EXIT_WITHIN_S = 5.0
@@ -167,8 +169,8 @@ def _start(config: str) -> None:
     if service is not None:
         service.start()
         return
-    connection = window.find_or_start_daemon(config)
+    connection = window.find_or_start_daemon(config, within_s=_START_WITHIN_S)
     if connection is None:
-        why = f"the daemon of `{config}` has not started within {window.START_WITHIN_S:g} s"
+        why = f"the daemon of `{config}` has not started within {_START_WITHIN_S:g} s"
         raise DaemonError(why, hint="`dynamic-mcp logs` may say why")
     connection.close()

@@ -10,7 +10,7 @@ from typing import Any
 
 from dynamic_mcp.cli import strict_json
 from dynamic_mcp.errors import InvalidArguments, closest
-from dynamic_mcp.system.file_reader import read_bytes
+from dynamic_mcp.system.file_reader import decode, read_bytes
 from dynamic_mcp.system.text import os_reason
 
 Schema = Mapping[str, Any]  # Any: JSON schemas from servers
@@ -269,7 +269,7 @@ def unescape(text: str) -> str:
 def read_file_value(text: str, word: str) -> str:
     """Return the text of the file that `@FILE` names. Raises InvalidArguments."""
     try:
-        return read_bytes(Path(text[1:]).expanduser(), may_be_piped=True).decode()
+        return decode(read_bytes(Path(text[1:]).expanduser(), may_be_piped=True))
     except UnicodeDecodeError as exc:
         raise InvalidArguments(f"`{word}`: the file is not UTF-8 text") from exc
     except (OSError, RuntimeError, ValueError) as exc:  # no such home directory, or an impossible file name

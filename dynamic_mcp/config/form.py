@@ -33,6 +33,7 @@ from dynamic_mcp.config.types import (
     Strings,
     Url,
     Variables,
+    unique,
 )
 from dynamic_mcp.features.table import section_of
 
@@ -319,6 +320,12 @@ class Settings(Section, frozen=True):
         "Serve metrics for Prometheus; `true` takes all defaults. Default: false.",
         Everyday(),
     ] = None
+    experimental: Annotated[
+        Annotated[tuple[str, ...], Value(unique, written=list[Literal["groups"]])],
+        OfFeature("mcp_groups"),
+        "Drafts of MCP to serve, which may change or go with any version: `groups` is the extension"
+        " `io.modelcontextprotocol/groups`. Default: none.",
+    ] = ()
     lock_file: Annotated[
         PathText | None,
         OfFeature("pins"),

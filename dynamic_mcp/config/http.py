@@ -81,7 +81,7 @@ class Http(Section, frozen=True):
     public_url: Annotated[
         PublicUrl | None,
         "The URL of the MCP endpoint as clients write it, such as `https://mcp.example.com/mcp`. Its host need not be"
-        " among `allowed_hosts`. Needed for `jwt` and `login`. Default: none.",
+        " among `allowed_hosts`. Needed for `jwt` and `login`; a public server card names it. Default: none.",
         Everyday(),
     ] = None
     auth: Annotated[

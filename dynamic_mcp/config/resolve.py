@@ -145,6 +145,7 @@ def resolve(root: form.Root, file: Path, *, surroundings: Surroundings) -> Confi
         approval=settings.approval,
         profiles=root.profiles,
         middleware=settings.middleware,
+        experimental=settings.experimental,
         lock_file=None if settings.lock_file is None else file.parent / settings.lock_file,
         warnings=tuple(warnings),
         **sections,

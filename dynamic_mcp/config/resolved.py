@@ -100,11 +100,13 @@ class CallHandling(Struct, frozen=True):
     """The handling of a call's arguments and its result; `limit` is in bytes of text.
 
     `validate` None is `strict` for the tools whose arguments the config judges, and `assist` for the others.
+    `marks` is whether rules change texts once they are as long as a model gets them.
     """
 
     validate: Validation | None
     limit: int
     compact: bool
+    marks: bool = False
 
 
 class Program(Private, frozen=True):
@@ -447,6 +449,7 @@ class Config(Struct, frozen=True):
     scripts: Section | None = None
     profiles: Mapping[str, Profile] = {}
     middleware: tuple[ServerPlugin, ...] = ()
+    experimental: tuple[str, ...] = ()
     lock_file: Path | None = None
 
     def settings_of(self, key: str, section: type[S]) -> S | None:

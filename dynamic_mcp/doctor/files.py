@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import shutil
 import stat
 import sys
 from collections.abc import Iterator, Mapping
@@ -20,8 +18,7 @@ from dynamic_mcp.config.secrets import plain_secrets
 from dynamic_mcp.doctor.findings import Finding, Level, config_error
 from dynamic_mcp.errors import ConfigError, closest
 from dynamic_mcp.system import acl, paths
-from dynamic_mcp.system.os_user import os_user
-from dynamic_mcp.system.programs import find_on_windows
+from dynamic_mcp.system.programs import find_program
 from dynamic_mcp.system.shell import quote
 from dynamic_mcp.system.text import pluralize
 from dynamic_mcp.upstream.mask import mask_of
@@ -71,6 +68,7 @@ def _check_access(file: Path, *, has_secrets: bool) -> Iterator[Finding]:
     """Check whether other users can change the config or read its secrets."""
     if sys.platform == "win32":
         yield from _check_acls(file, has_secrets=has_secrets)
+        yield from _check_own_directories()
     else:
         yield from _check_modes(file, has_secrets=has_secrets)
 
@@ -95,23 +93,33 @@ def _check_modes(file: Path, *, has_secrets: bool) -> Iterator[Finding]:
 
 
 def _check_acls(file: Path, *, has_secrets: bool) -> Iterator[Finding]:
-    """Check who can use the config and its directory, and the directories of our own files, by their ACLs."""
+    """Check who can use the config and its directory, by their access control lists."""
+    if not acl.are_kept(file):
+        why = "its file system, like FAT and exFAT, lets everyone change the config, who can then run programs as you"
+        yield Finding(Level.WARNING, str(file), why, "keep it on a drive with NTFS")
+        return
     for place, what in ((file, "the file"), (file.absolute().parent, "its directory")):
         others = _find_others(place)
         if others.writers or others.owner:
-            names = ", ".join(dict.fromkeys([*others.writers, *filter(None, [others.owner])]))
+            names = ", ".join(dict.fromkeys(filter(None, [*others.writers, others.owner])))
             why = f"{what} can be changed by {names}, who can then run programs as you"
-            yield Finding(Level.WARNING, str(place), why, _private_hint(place))
+            yield Finding(Level.WARNING, str(place), why, f"`{acl.private_command(place)}`")
     others = _find_others(file)
     if has_secrets and others.readers and not others.writers:
         why = f"the secrets in it can be read by {', '.join(others.readers)}"
-        yield Finding(Level.WARNING, str(file), why, _private_hint(file))
+        yield Finding(Level.WARNING, str(file), why, f"`{acl.private_command(file)}`")
+
+
+def _check_own_directories() -> Iterator[Finding]:
+    """Check who can use the directories of our own files, by their access control lists."""
     for directory in dict.fromkeys((paths.state_dir(), paths.cache_dir(), paths.log_dir())):
         others = _find_others(directory)
-        if others:
-            names = ", ".join(dict.fromkeys([*others.readers, *others.writers, *filter(None, [others.owner])]))
-            why = f"logins and other private files in it are open to {names}"
-            yield Finding(Level.WARNING, str(directory), why, _private_hint(directory))
+        if directory.exists() and not acl.are_kept(directory):
+            why = "logins and other private files in it are open to everyone, as on each drive with FAT or exFAT"
+            yield Finding(Level.WARNING, str(directory), why, "keep it on a drive with NTFS")
+        elif others:
+            why = f"logins and other private files in it are open to {', '.join(others.names)}"
+            yield Finding(Level.WARNING, str(directory), why, f"`{acl.private_command(directory)}`")
 
 
 def _find_others(place: Path) -> acl.OtherUsers:
@@ -119,13 +127,6 @@ def _find_others(place: Path) -> acl.OtherUsers:
         return acl.find_others(place)
     except OSError:  # it is not there
         return acl.OtherUsers()
-
-
-def _private_hint(place: Path) -> str:
-    """Return the command that lets only this user, SYSTEM and Administrators use a file or a directory."""
-    rights = "(OI)(CI)F" if place.is_dir() else "F"
-    grants = " ".join(f'/grant:r "{user}:{rights}"' for user in (os_user(), "*S-1-5-18", "*S-1-5-32-544"))
-    return f'`icacls "{place}" /inheritance:r {grants}`'
 
 
 def _secret_finding(where: str) -> Finding:
@@ -164,7 +165,7 @@ def _check_upstream(group: GroupConfig) -> Iterator[Finding]:
 
 
 def _check_command(where: str, program: Program | CommandLine) -> Iterator[Finding]:
-    if find_program(program) is not None:
+    if find_program(program.command, program.env, cwd=program.cwd) is not None:
         return
     command = mask_of(program)(program.command)
     why = f"the command `{command}` was not found on its `PATH`"
@@ -185,18 +186,6 @@ def _check_profile(profile: Profile, config: Config) -> Iterator[Finding]:
             near = ", ".join(f"`{each}`" for each in closest(glob, server_names))
             hint = f"did you mean {near}?" if near else "it takes the names in `mcpServers`"
             yield Finding(Level.WARNING, f"{where}.servers", f"`{glob}` matches no server", hint)
-
-
-def find_program(program: Program | CommandLine) -> str | None:
-    """Return the file that the system would run for a command, if any."""
-    command = program.command
-    if sys.platform == "win32":
-        with contextlib.suppress(FileNotFoundError):
-            return find_on_windows(command, program.env, cwd=program.cwd)
-        return None
-    if os.sep in command and program.cwd is not None:
-        command = str(Path(program.cwd) / command)
-    return shutil.which(command, path=program.env.get("PATH", os.defpath))
 
 
 def _check_logins(config: Config) -> Iterator[Finding]:

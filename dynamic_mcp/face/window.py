@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from dynamic_mcp.face.shim import Shim
     from dynamic_mcp.system.private_socket import Socket
 
-# How long a daemon may take to start.
-START_WITHIN_S = 5.0
+# How long a daemon may take to start: longer on Windows, where a virus scanner first reads each module, and shorter
+# than AI tools wait for an answer, which is 10 s and more.
+START_WITHIN_S = 8.0 if sys.platform == "win32" else 5.0
 _POLL_S = 0.02
 
 # How long an installer may take to replace this program before a window continues with the old version.
@@ -147,7 +148,7 @@ def find_daemon(config: str) -> Socket | None:
     return private_socket.connect(os.environ, socket_name(config))
 
 
-def find_or_start_daemon(config: str) -> Socket | None:
+def find_or_start_daemon(config: str, *, within_s: float = START_WITHIN_S) -> Socket | None:
     """Return a connection to the daemon of a config, after starting one if needed; None if that fails or is too slow.
 
     When several windows call this at once, one of them starts the daemon and the others wait for it.
@@ -160,7 +161,7 @@ def find_or_start_daemon(config: str) -> Socket | None:
     connection = find_daemon(config)
     if connection is not None:
         return connection
-    deadline = time.monotonic() + START_WITHIN_S
+    deadline = time.monotonic() + within_s
     lock: FileLock | None = None
     try:
         path = private_socket.place(os.environ, socket_name(config))

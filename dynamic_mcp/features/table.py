@@ -63,6 +63,8 @@ class Feature(Struct, frozen=True):
     choice_keys: Mapping[str, str] = {}  # the keys for the choices of its forms on a terminal
     commands: tuple[FeatureCommand, ...] = ()
     catalog_check: str = ""  # findings of `doctor` about catalogs: its `make_check` takes the config
+    extension: str = ""  # the extension of MCP that it serves, by the functions in `methods`, where it is wanted
+    methods: Mapping[str, str] = {}
     gates: str = ""  # holds back definitions of servers: its `make_service` returns a `GateService`
     own_tools: Mapping[str, str] = {}  # modules by the names of tools of ours: `make_tool` returns an `OwnTool`
     rules: Rules | None = None  # on the calls of servers
@@ -72,7 +74,8 @@ class Feature(Struct, frozen=True):
     @property
     def serves(self) -> bool:
         """True if serving may need it, and not commands alone."""
-        return bool(self.observer or self.auth_provider or self.gates or self.steps or self.own_tools)
+        watches = self.observer or self.auth_provider or self.gates
+        return bool(watches or self.steps or self.methods or self.own_tools)
 
     def is_wanted(self, config: Any) -> bool:  # Any: a `Config`, which is not imported
         """Return whether a config has one of its keys, or rules that want it."""
@@ -200,6 +203,18 @@ FEATURES = (
         commands=(FeatureCommand("cache", "Check and repair", after="audit"),),
     ),
     Feature(
+        "result_texts",  # before `redaction`, which finds more in what is left
+        rules=Rules(
+            "results",
+            "What is removed from texts of results, and whether they are marked as data. Default: nothing.",
+            section="config:ResultTexts",
+            compile="rules:compile_rules",
+            resolve="config:resolve",
+            changes_messages=True,
+        ),
+        steps={"mark results": "step:MarkResults", "strip results": "step:StripResults"},
+    ),
+    Feature(
         "redaction",
         rules=Rules(
             "redact",
@@ -221,6 +236,12 @@ FEATURES = (
         status="status",
         choice_keys={"deny": "n", "once": "y", "hour": "h", "session": "s"},  # as `approve watch` has them
         commands=(FeatureCommand("approve", "Approve"),),
+    ),
+    Feature(
+        "mcp_groups",
+        keys=("settings.experimental",),
+        extension="io.modelcontextprotocol/groups",
+        methods={"groups/list": "methods:list_groups", "groups/get": "methods:get_group"},
     ),
     Feature(
         "pins",
@@ -259,6 +280,11 @@ def own_tool_names() -> frozenset[str]:
 def feature_with_gates() -> Feature | None:
     """Return the feature that holds back definitions of servers."""
     return next((feature for feature in FEATURES if feature.gates), None)
+
+
+def features_with_extensions(config: Any) -> tuple[Feature, ...]:  # Any: a `Config`, which is not imported
+    """Return the features that serve an extension of MCP to clients of this config."""
+    return tuple(each for each in FEATURES if each.extension and each.is_wanted(config))
 
 
 def is_observed(config: Any) -> bool:  # Any: a `Config`, which is not imported

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from urllib.parse import urlsplit
 
+from dynamic_mcp.config.auth import BearerAuth
 from dynamic_mcp.config.http import Http
 from dynamic_mcp.face.http.core import HttpFace
 from dynamic_mcp.face.http.options import HttpOptions
@@ -35,6 +36,8 @@ def make_options(
         trusted_proxies=http.trusted_proxies,
         forwarders=http.forwarders,
         accepts_any_address=accepts_any_address,
+        public_url=http.public_url,
+        needs_token=bool(http.auth) and all(isinstance(each, BearerAuth) for each in http.auth),
         max_sessions=http.max_sessions,
         session_timeout_s=http.session_timeout_s,
         max_in_flight=http.max_in_flight,

@@ -1,10 +1,18 @@
-"""The location of the metadata for client logins (MCP, authorization; RFC 9728, section 3.1)."""
+"""The locations and types of documents that clients read before they connect.
+
+Metadata for logins: MCP, authorization; RFC 9728, section 3.1. Server cards and AI catalogs: SEP-2127.
+"""
 
 from __future__ import annotations
 
 from urllib.parse import urlsplit
 
 PROTECTED_RESOURCE = "/.well-known/oauth-protected-resource"
+AI_CATALOG = "/.well-known/ai-catalog.json"
+CATALOG_TYPE = "application/ai-catalog+json"
+CATALOG_VERSION = "1.0"
+SERVER_CARD = "/server-card"  # after the URL of the endpoint
+CARD_TYPE = "application/mcp-server-card+json"
 
 
 def metadata_url(url: str) -> str:

@@ -30,6 +30,10 @@ class RuleSet:
         """Return the params of a server's own messages as clients may see them."""
         return payload
 
+    def mark_text(self, text: str) -> str:
+        """Return a text of a tool's result, as long as a model gets it, with marks around it."""
+        return text
+
 
 class ShownTool(Protocol):
     """A tool in the form that clients see."""

@@ -26,7 +26,7 @@ from dynamic_mcp.mcp.wire import EMPTY_OBJECT, Frame
 from dynamic_mcp.proxy.chain import Chains
 from dynamic_mcp.proxy.direct_listing import DirectListing, ListedTools
 from dynamic_mcp.proxy.elicitations import name_asker
-from dynamic_mcp.proxy.listed_names import Named, find_unread
+from dynamic_mcp.proxy.listed_names import Named, find_unread, listed_names
 from dynamic_mcp.proxy.lists import learn
 from dynamic_mcp.proxy.misfits import explain, must_fit
 from dynamic_mcp.proxy.request import Request
@@ -137,13 +137,15 @@ class Calls:
             await learn(request.client, view.offering("tools"), [ListKind.TOOLS], FIND_WITHIN_S)
             found = _find_by_name(view, name)
         if len(found) == 1:
-            return found[0]
+            return found[0] if _is_known(*found[0]) else _find_by_listed_name(view, name) or found[0]
         if found:
             raise _ambiguous(name, found)
         for group in view.offering("tools"):
             group.refuse_held(AccessKind.TOOL, name)
         if (unread := find_unread(view.offering("tools"), ListKind.TOOLS, name)) is not None:
             return unread, name
+        if (listed := _find_by_listed_name(view, name)) is not None:
+            return listed
         tool_names = [tool for group in view if group.catalog for tool in group.catalog.tools]
         raise NotFound("tool", name, [GET, CALL, *tool_names], hint=self._where_to_look(request))
 
@@ -238,7 +240,7 @@ class Calls:
         if request.parent is not None:
             return answer  # no model reads it
         group, answers = call.group, call.group.presentation.answers
-        keep = self._results.keeper(request.client, group.name, group.own_name(call.name))
+        keep = self._results.keeper(request.client, group, group.own_name(call.name))
         result = answer.result
         if call.select:
             result = await self._selections.select(request.client.principal, result, call.select, keep)
@@ -249,6 +251,7 @@ class Calls:
                 keep,
                 links=request.revision.has_resource_links,
                 keeps_structure=not call.verb,
+                mark=group.mark_text,
             )
         if notes:
             result = _add_notes(result, notes)
@@ -280,6 +283,17 @@ def _find_by_name(view: View, name: str) -> list[Named]:
         return _split_prefix(view, name)
     owners = [group for group, _ in plain]
     return [*((group, tool) for group, tool in _split(view, name) if group not in owners), *plain]
+
+
+def _is_known(group: GroupView, tool: str) -> bool:
+    return group.catalog is not None and tool in group.catalog.tools
+
+
+def _find_by_listed_name(view: View, name: str) -> Named | None:
+    """Return the tool that is listed with this name where it is listed, which may be a short form."""
+    groups = view.offering("tools")
+    known = ((group, tool) for group in groups if group.catalog for tool in group.catalog.tools)
+    return listed_names(known, groups).get(name)
 
 
 def _split_prefix(view: View, name: str) -> list[Named]:

@@ -34,6 +34,9 @@ def capabilities(view: View, revision: Revision) -> dict[str, object]:
     found |= {name: merged for name in EXTENDING if (merged := _merge(view, name))}
     if revision.has_tasks and has("tasks"):
         found["tasks"] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
+    if view.scope.extensions:
+        ours: dict[str, object] = {feature.extension: {} for feature in view.scope.extensions}
+        found["extensions"] = {**_merge(view, "extensions"), **ours}
     return found
 
 

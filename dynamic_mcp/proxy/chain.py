@@ -224,6 +224,11 @@ ORDER = (
         slot="overrides",
     ),
     StepRow(
+        "mark",
+        "On the way back, last of all: texts of a result are put between marks.",
+        slot="mark results",
+    ),
+    StepRow(
         "redact",
         "Secrets and other matches are replaced in arguments.",
         slot="redact arguments",
@@ -265,6 +270,11 @@ ORDER = (
         "redact",
         "On the way back: secrets and other matches are replaced in the answer.",
         slot="redact answers",
+    ),
+    StepRow(
+        "strip",
+        "On the way back: terminal sequences and invisible characters are removed from the answer.",
+        slot="strip results",
     ),
     StepRow(
         "audit",

@@ -43,8 +43,13 @@ def page(kind: ListKind, entries: Sequence[Raw], start: int, rest: Mapping[str, 
         raise wire.Malformed("the cursor is not one of this list, or the list has changed: begin again")
     result: dict[str, object] = {kind.member: entries[start : start + PAGE_ENTRIES], **rest}
     if start + PAGE_ENTRIES < len(entries):
-        result["nextCursor"] = urlsafe_b64encode(b"%d" % (start + PAGE_ENTRIES)).decode()
+        result["nextCursor"] = cursor_after(start)
     return result
+
+
+def cursor_after(start: int) -> str:
+    """Return the cursor of the page after the one that begins at `start`."""
+    return urlsafe_b64encode(b"%d" % (start + PAGE_ENTRIES)).decode()
 
 
 async def learn(client: Client, groups: Iterable[GroupView], kinds: Iterable[ListKind], within_s: float) -> None:

@@ -15,8 +15,8 @@ from dynamic_mcp.client import Client
 from dynamic_mcp.errors import InvalidArguments, NotFound
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.view import View
-from dynamic_mcp.tools.results import Keep
+from dynamic_mcp.proxy.view import GroupView, View
+from dynamic_mcp.tools.results import Keep, Mark
 
 ROOT = "dynamic-mcp://results/"
 # A client has so many results and so many characters; one result may be longer than all of that.
@@ -37,6 +37,7 @@ class _Text(Struct, frozen=True):
     media_type: str
     group: str
     tool: str
+    mark: Mark | None
 
 
 class ResultStore:
@@ -46,15 +47,23 @@ class ResultStore:
         self._of: dict[Client, dict[str, _Text]] = {}
         self._lock = Lock()
 
-    def keeper(self, client: Client, group: str, tool: str) -> Keep:
-        """Return what keeps a text of a tool for this client; without a `group`, it is one of our own tools."""
+    def keeper(self, client: Client, group: GroupView, tool: str) -> Keep:
+        """Return what keeps a text of a tool for this client."""
+        mark = group.mark_text if group.presentation.answers.marks else None
+        return self._keeper(client, group.name, tool, mark)
+
+    def own_keeper(self, client: Client, mark: Mark | None = None) -> Keep:
+        """Return what keeps a text of one of our own tools for this client."""
+        return self._keeper(client, "", "", mark)
+
+    def _keeper(self, client: Client, group: str, tool: str, mark: Mark | None) -> Keep:
         texts = self._of.setdefault(client, {})
         lock = self._lock
 
         def keep(text: str, media_type: str) -> str:
             id = secrets.token_hex(_ID_BYTES)
             with lock:  # a selection runs in a thread
-                texts[id] = _Text(text, media_type, group, tool)
+                texts[id] = _Text(text, media_type, group, tool, mark)
                 _make_room(texts)
             return ROOT + id
 
@@ -83,8 +92,12 @@ class ResultStore:
             raise NotFound("kept result", uri, hint="results are kept for a while only: call the tool again")
         start, end = _range(query, len(kept.text))
         is_whole = (start, end) == (0, len(kept.text))
-        media_type = kept.media_type if is_whole else "text/plain"
-        found = {"uri": uri, "mimeType": media_type, "text": kept.text[start:end]}
+        shown = kept.text[start:end]
+        group = view.get(kept.group)
+        mark = kept.mark if group is None else group.mark_text
+        text = shown if mark is None else mark(shown)
+        media_type = kept.media_type if is_whole and text is shown else "text/plain"
+        found = {"uri": uri, "mimeType": media_type, "text": text}
         return wire.result_frame({"contents": [found]})
 
 

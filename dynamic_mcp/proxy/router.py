@@ -72,7 +72,11 @@ class Router:
         raise self._logins().explain(request.client, request.view[needed.group], needed) from None
 
     async def _pass_on(self, request: Request) -> Frame:
-        """Pass on a request that the protocol does not know."""
+        """Answer or pass on a request that the protocol does not know."""
+        for feature in request.view.scope.extensions:
+            if request.method in feature.methods:
+                answer: Frame = await feature.find(feature.methods[request.method])(request)
+                return answer
         group = _find_extended(request)
         if group is None:
             why = f"method not found: `{request.method}`; `_meta` may name a group for it, as `{GROUP}`"

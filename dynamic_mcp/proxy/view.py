@@ -12,6 +12,7 @@ from dynamic_mcp.client import Client
 from dynamic_mcp.config.access import AccessKind, Profile
 from dynamic_mcp.config.resolved import Config, Features, GroupConfig, Presentation, Timeouts, ToolFilter
 from dynamic_mcp.errors import Disabled, NotFound
+from dynamic_mcp.features.table import Feature, features_with_extensions
 from dynamic_mcp.groups.assignment import Place
 from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.groups.group import Group
@@ -136,6 +137,12 @@ class GroupView:
         """Return what a client may see of the arguments that a tool is sent, of which this is the server's name."""
         shown = self.find_shown(self.shown_name(tool))
         return sent if shown is None else shown.present(sent)
+
+    def mark_text(self, text: str) -> str:
+        """Return a text of a tool's result, as long as a model gets it, with the marks that rules put there."""
+        for rules in self.call_rules.values():
+            text = rules.mark_text(text)
+        return text
 
     def find_shown(self, tool: str) -> ShownTool | None:
         """Return the tool that is shown by this name; None where there are no overrides."""
@@ -302,14 +309,15 @@ class GroupViews:
 class ViewScope(Struct, frozen=True):
     """A view's settings besides its groups: `split_calls` and `roots` are the config's, `instructions` the profile's.
 
-    `access_rules` None is that everything is allowed. `emptiness` says why there is no group. Clients of a view that
-    `is_single` see one group as if there were no proxy.
+    `access_rules` None is that everything is allowed. `extensions` are the features that serve one. `emptiness` says
+    why there is no group. Clients of a view that `is_single` see one group as if there were no proxy.
     """
 
     split_calls: bool = False
     roots: tuple[str, ...] = ()
     place: Place = None
     access_rules: AccessRules | None = None
+    extensions: tuple[Feature, ...] = ()
     instructions: str = ""
     emptiness: str = "no group is configured"
     is_single: bool = False
@@ -387,7 +395,9 @@ class View:
         if found is not None:
             return found
         emptiness = "this group is no longer in the config"
-        scope = structs.replace(self.scope, split_calls=False, instructions="", emptiness=emptiness, is_single=True)
+        scope = structs.replace(
+            self.scope, split_calls=False, extensions=(), instructions="", emptiness=emptiness, is_single=True
+        )
         group = self._groups.get(name)
         if group is None:
             return View((), scope)  # not remembered, because a client may ask for any name
@@ -409,7 +419,7 @@ def make_view(
     """
     pool = pool or GroupViews()
     presentations = config.presentations
-    scope = ViewScope(config.split_calls, config.roots, place, rules)
+    scope = ViewScope(config.split_calls, config.roots, place, rules, features_with_extensions(config))
     if profile is not None:
         from dynamic_mcp.proxy.profiles import describe_emptiness, narrow
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from dynamic_mcp.system.os_user import os_user
+
 
 class OtherUsers(Struct, frozen=True):
     """The names of other users and groups that can read or change a file, and of its owner if that is another."""
@@ -19,12 +21,25 @@ class OtherUsers(Struct, frozen=True):
     writers: tuple[str, ...] = ()
     owner: str = ""
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(filter(None, [*self.readers, *self.writers, self.owner])))
+
     def __bool__(self) -> bool:
-        return bool(self.readers or self.writers or self.owner)
+        return bool(self.names)
+
+
+def private_command(path: Path) -> str:
+    """Return the command that lets only this user, SYSTEM and Administrators use a file or directory."""
+    rights = "(OI)(CI)F" if path.is_dir() else "F"
+    grants = " ".join(f'/grant:r "{user}:{rights}"' for user in (os_user(), "*S-1-5-18", "*S-1-5-32-544"))
+    return f'icacls "{path}" /inheritance:r {grants}'
 
 
 if sys.platform == "win32":
     import ntsecuritycon
+    import win32api
+    import win32file
     import win32security
 
     from dynamic_mcp.system.named_pipe import own_user
@@ -50,6 +65,17 @@ if sys.platform == "win32":
         | ntsecuritycon.GENERIC_ALL
     )
     _ALLOWING = (win32security.ACCESS_ALLOWED_ACE_TYPE, win32security.ACCESS_ALLOWED_OBJECT_ACE_TYPE)
+
+    # Of a volume: https://learn.microsoft.com/windows/win32/api/fileapi/nf-fileapi-getvolumeinformationw
+    _FILE_PERSISTENT_ACLS = 8
+
+    def are_kept(path: Path) -> bool:
+        """Return whether the file system of a path has access control lists, as FAT and exFAT have not."""
+        try:
+            volume = win32api.GetVolumeInformation(win32file.GetVolumePathName(str(path)))
+        except win32api.error:
+            return True
+        return bool(volume[3] & _FILE_PERSISTENT_ACLS)
 
     def make_private(path: Path) -> None:
         """Let only this user, Administrators and SYSTEM use a file, or a directory and what is created in it.
@@ -102,6 +128,10 @@ if sys.platform == "win32":
         return OSError(errno.EACCES, exc.strerror, str(path), exc.winerror)
 
 else:
+
+    def are_kept(path: Path) -> bool:
+        """Return True: what a file system has instead of modes is its driver's."""
+        return True
 
     def make_private(path: Path) -> None:
         """Do nothing: a mode makes a file private."""

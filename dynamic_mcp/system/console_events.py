@@ -30,15 +30,21 @@ class ConsoleEvents:
 
     def __init__(self, on_end: Callable[[], None]) -> None:
         self._on_end = on_end
+        self._process_ends = False
         self._handler = ctypes.WINFUNCTYPE(wintypes.BOOL, wintypes.DWORD)(self._handle)
         _SetHandler(self._handler, 1)
 
     def close(self) -> None:
-        """Handle no further events. One that is being handled still waits for the end of the process."""
-        _SetHandler(self._handler, 0)
+        """Handle no further events. After one that ends the process, this does nothing.
+
+        Windows lets nobody change the handlers while one of them runs.
+        """
+        if not self._process_ends:
+            _SetHandler(self._handler, 0)
 
     def _handle(self, event: int) -> bool:
+        self._process_ends = event not in (_CTRL_C, _CTRL_BREAK)
         self._on_end()
-        if event not in (_CTRL_C, _CTRL_BREAK):
+        if self._process_ends:
             threading.Event().wait(_END_WITHIN_S)
         return True  # no other handler, such as Python's, gets it

@@ -74,15 +74,17 @@ def claim_private_dir(directory: Path) -> None:
 def _claim_by_acl(directory: Path) -> None:
     from dynamic_mcp.system import acl
 
+    if not acl.are_kept(directory):
+        message = (
+            "its file system lets everyone use everything; use a directory on one with access control, like NTFS"
+        )
+        raise PermissionError(errno.EPERM, message, str(directory))
     others = acl.find_others(directory)
     if others.owner:
         raise _belongs_to(others.owner, directory)
     if others:
         for place in (directory, *directory.rglob("*")):
             acl.make_private(place)
-        if acl.find_others(directory).writers:  # a file system without access control lists
-            message = "others may write to the directory; use one on a file system with access control, like NTFS"
-            raise PermissionError(errno.EPERM, message, str(directory))
         log.warning("%s could be used by others and is now private", directory)
 
 

@@ -1,13 +1,33 @@
-"""Finds the file of a program as Windows does, by `PATH` and `PATHEXT`; never in the current directory."""
+"""Finds the file of a program as the system does that starts it: on Windows by `PATH` and `PATHEXT`.
+
+A name is never looked up in the current directory, as some functions of Windows and of Python do.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 # What Windows can start without asking which program opens such files.
 _RUNNABLE = (".com", ".exe", ".bat", ".cmd")
+
+
+def find_program(
+    command: str, environment: Mapping[str, str], *, cwd: str | None = None, platform: str = sys.platform
+) -> str | None:
+    """Return the file that the system runs for a command, or None. A relative path starts at `cwd`."""
+    if platform == "win32":
+        try:
+            return find_on_windows(command, environment, cwd=cwd)
+        except FileNotFoundError:
+            return None
+    import shutil
+
+    if os.sep in command and cwd is not None:
+        command = str(Path(cwd) / command)
+    return shutil.which(command, path=environment.get("PATH", os.defpath))
 
 
 def find_on_windows(command: str, environment: Mapping[str, str], *, cwd: str | None = None) -> str:

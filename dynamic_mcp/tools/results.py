@@ -17,6 +17,8 @@ from dynamic_mcp.mcp.selection import BadPath
 
 # Stores a text of this media type and returns its URI.
 Keep = Callable[[str, str], str]
+# Returns a text with marks around it.
+Mark = Callable[[str], str]
 
 _JSON = "application/json"
 _PLAIN = "text/plain"
@@ -64,16 +66,19 @@ _decode_size = msgspec.json.Decoder(_ResultSize).decode
 
 def can_pass_unchanged(result: Raw, answers: CallHandling) -> bool:
     """Return whether a result can be passed on unchanged, as nearly all can."""
-    return len(result) <= answers.limit and not answers.compact
+    return len(result) <= answers.limit and not answers.compact and not answers.marks
 
 
-def shape(result: Raw, answers: CallHandling, keep: Keep, *, links: bool, keeps_structure: bool) -> Raw:
+def shape(
+    result: Raw, answers: CallHandling, keep: Keep, *, links: bool, keeps_structure: bool, mark: Mark | None = None
+) -> Raw:
     """Return the result within the limit, compacted if configured, with remarks about removed parts.
 
     `links`: the client supports `resource_link`. `keeps_structure`: an output schema promises structuredContent.
+    `mark` is for texts of the result, not for remarks; it may make them longer than the limit.
     """
     try:
-        if not answers.compact and _is_short(result, answers.limit):
+        if not answers.compact and not answers.marks and _is_short(result, answers.limit):
             return result
         members = wire.members(result)
         before = blocks = _parse_blocks(members)
@@ -86,7 +91,20 @@ def shape(result: Raw, answers: CallHandling, keep: Keep, *, links: bool, keeps_
         blocks = cut.leave_out(members.pop("structuredContent"), blocks)
         before = []
     blocks = cut.within_limit(blocks)
+    if answers.marks and mark is not None:
+        blocks = _mark_blocks(blocks, mark)
     return result if blocks == before else _build_result(members, [*blocks, *cut.remarks])
+
+
+def mark_texts(result: Raw, mark: Mark) -> Raw:
+    """Return the result with marked texts in its content; the same object if it has none."""
+    try:
+        members = wire.members(result)
+        before = _parse_blocks(members)
+    except wire.Malformed:
+        return result
+    blocks = _mark_blocks(before, mark)
+    return result if blocks == before else _build_result(members, blocks)
 
 
 def select(result: Raw, path: str, keep: Keep) -> Raw:
@@ -178,6 +196,19 @@ def _parse_block(raw: Raw) -> _Block:
         if text is not None:
             return _Block(raw, path, text)
     return _Block(raw)
+
+
+def _mark_blocks(blocks: Iterable[_Block], mark: Mark) -> list[_Block]:
+    return [_mark_block(block, mark) for block in blocks]
+
+
+def _mark_block(block: _Block, mark: Mark) -> _Block:
+    """Mark all texts of a block, since clients differ in which of them they show."""
+    raw = block.raw
+    for path in _TEXTS:
+        if text := wire.text(wire.member(raw, *path)):
+            raw = wire.with_member(raw, mark(text), *path)
+    return block if raw is block.raw else _Block(raw, block.path, block.text)
 
 
 def _text_block(words: str) -> _Block:

@@ -116,3 +116,13 @@ def test_the_option_counts_where_there_is_nothing_to_import(cli: CliRunner) -> N
 
     assert done.code == 0
     assert settings_of(cli.config)["daemon"] is True
+
+
+def test_undo_of_a_setup_stops_its_daemon(cli: CliRunner, home: Path, config: Path) -> None:
+    run(cli, home, "init", "--yes", "--daemon")
+    assert run(cli, home, "daemon", "start").code == 0
+
+    undone = run(cli, home, "undo", "--yes")
+
+    assert f"stopped the daemon of `{config}`" in undone.err
+    assert run(cli, home, "daemon", "status", "-c", str(config)).code == 1

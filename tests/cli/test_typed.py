@@ -124,6 +124,14 @@ def test_json_comes_from_a_file(tmp_path: Path) -> None:
     assert parse_arguments([f"a:=@{file}"], schema(a={"type": "string"})) == {"a": {"b": [1, 2]}}
 
 
+def test_a_file_may_be_as_windows_powershell_writes_it(tmp_path: Path) -> None:
+    file = tmp_path / "value"
+    file.write_bytes('{"b": "é"}'.encode("utf-16"))  # with a byte order mark
+    assert parse_arguments([f"a:=@{file}"], schema()) == {"a": {"b": "é"}}
+    file.write_bytes("é\r\n".encode("utf-8-sig"))
+    assert parse_arguments([f"a=@{file}"], schema(a={"type": "string"})) == {"a": "é\r\n"}
+
+
 def test_a_text_that_begins_with_an_at_sign_is_escaped_as_in_httpie() -> None:
     made = schema(a={"type": "string"})
     assert parse_arguments([r"a=\@home"], made) == {"a": "@home"}
@@ -132,7 +140,7 @@ def test_a_text_that_begins_with_an_at_sign_is_escaped_as_in_httpie() -> None:
 
 
 def test_a_file_that_cannot_be_read_is_named_with_the_way_to_write_an_at_sign(tmp_path: Path) -> None:
-    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    (tmp_path / "binary").write_bytes(b"\x81\xfe")
     made = schema(a={"type": "string"})
     with pytest.raises(InvalidArguments, match="no such file or directory") as missing:
         parse_arguments(["a=@nowhere"], made)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ def test_a_pack_that_nobody_has_reviewed_is_a_warning_that_says_what_to_do(tmp_p
 
 
 def program(folder: Path, name: str) -> Path:
-    file = folder / name
+    file = folder / (f"{name}.exe" if sys.platform == "win32" else name)
     file.write_text("#!/bin/sh\n")
     file.chmod(0o755)
     return file

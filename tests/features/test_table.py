@@ -71,7 +71,7 @@ def test_what_a_row_names_is_there(feature: Feature) -> None:
     commands = [f"commands.{command.name}" for command in feature.commands]
     for module in filter(None, [*named, feature.auth_provider, *commands]):
         assert find_spec(f"dynamic_mcp.features.{feature.name}.{module}"), module
-    named = [*feature.steps.values(), *filter(None, [feature.section, feature.resolve])]
+    named = [*feature.steps.values(), *feature.methods.values(), *filter(None, [feature.section, feature.resolve])]
     if feature.rules is not None:
         named += filter(None, [feature.rules.section, feature.rules.resolve, feature.rules.compile])
     assert all(feature.find(each) is not None for each in named)

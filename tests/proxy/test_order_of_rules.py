@@ -20,6 +20,8 @@ from dynamic_mcp.features.overrides.overridden_tool import OverriddenTool
 from dynamic_mcp.features.plugins.config import Plugin
 from dynamic_mcp.features.redaction.config import Redact
 from dynamic_mcp.features.redaction.redactor import Redactor
+from dynamic_mcp.features.result_texts.config import ResultTexts
+from dynamic_mcp.features.result_texts.rules import ResultRules
 from dynamic_mcp.features.table import FEATURES
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
@@ -35,6 +37,8 @@ from tests.policy.rules import access_of, person
 
 NAMES = [row.name for row in ORDER]
 ANSWER = "redact of the answer"
+# On the way back, in their order.
+BACK = ["strip", ANSWER, "mark"]
 PRESENTATION = group_config("up").presentation
 
 
@@ -127,6 +131,20 @@ class NotedRedactor(Redactor):
         return super().redact_answer(tool, payload)
 
 
+class NotedResults(ResultRules):
+    def __init__(self, steps: Steps) -> None:
+        super().__init__(ResultTexts(strip=("ansi",), mark=True), "up")
+        self.steps = steps
+
+    def strip(self, payload: Raw) -> Raw:
+        self.steps.note("strip")
+        return super().strip(payload)
+
+    def mark_text(self, text: str) -> str:
+        self.steps.note("mark")
+        return super().mark_text(text)
+
+
 class NotedTool(OverriddenTool):
     def __init__(self, steps: Steps) -> None:
         super().__init__("echo", "echo", wire.EMPTY_OBJECT)
@@ -188,6 +206,7 @@ class NotedGroup(GroupView):
             "guards": NotedGuards(steps),
             "limits": NotedLimits(steps),
             "redaction": NotedRedactor(steps),
+            "result_texts": NotedResults(steps),
             "cache": NotedCache(steps),
         }
 
@@ -212,7 +231,7 @@ async def pass_all(
     def answer(params: object) -> object:
         steps.note("upstream")
         sent.append(upstream.heard("tools/call")[-1]["params"])
-        return {"content": []}
+        return {"content": [{"type": "text", "text": "fine"}]}
 
     upstream = FakeUpstream({"tools/call": answer}, tools=("echo",))
     config = config_of(
@@ -225,7 +244,7 @@ async def pass_all(
     services.has_access_rules = True
     services.observers = Observers([NotedSending(steps)])
     try:
-        client = Client(proxy, authentication=person("ann", "dev"))
+        client = Client(proxy, authentication=person("ann", "dev"), only="up")
         view = proxy.view_for(client.session)
         request = Request("tools/call", wire.EMPTY_OBJECT, client.session, view)
         observation = NotedObservation(services.observers, request, 0.0, 0.0, steps=steps)
@@ -272,9 +291,10 @@ async def test_parameters_that_can_be_read_in_two_ways_are_refused_before_any_ru
 async def test_the_steps_run_in_the_order_of_the_table() -> None:
     steps = Steps()
     await pass_all(steps)
-    in_table = NAMES[1:-1]  # the first has nothing that could be seen, and the last is about results
-    last = len(in_table) - 1 - in_table[::-1].index("redact")
-    assert steps == [*in_table[:last], *in_table[last + 1 :], ANSWER]
+    there = [row.name for row in ORDER[1:] if not row.text.startswith("On the way back")]  # the first shows nothing
+    assert steps == [*there, *BACK]
+    assert [name for name in NAMES if name in ("mark", "strip")] == ["mark", "strip"]
+    assert NAMES.index("strip") > len(NAMES) - 1 - NAMES[::-1].index("redact")
 
 
 class EveryStep(Steps):

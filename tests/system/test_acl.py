@@ -10,6 +10,7 @@ import pytest
 from dynamic_mcp.doctor.files import check_file
 from dynamic_mcp.doctor.findings import Level
 from dynamic_mcp.system import acl, file_reader, paths
+from tests.windows import grant
 
 pytestmark = pytest.mark.skipif(sys.platform != "win32", reason="access control lists are those of Windows")
 
@@ -21,20 +22,6 @@ def shared(tmp_path: Path) -> Path:
     directory.mkdir()
     grant(directory, "(OI)(CI)RX")
     return directory
-
-
-def grant(place: Path, rights: str) -> None:
-    """Let everyone use a file."""
-    if sys.platform == "win32":
-        import win32security
-
-        masks = {"(OI)(CI)RX": (3, 0x1200A9), "RX": (0, 0x1200A9), "F": (0, 0x1F01FF), "(OI)(CI)F": (3, 0x1F01FF)}
-        flags, mask = masks[rights]
-        sid = win32security.CreateWellKnownSid(win32security.WinWorldSid, None)
-        kind, wanted = win32security.SE_FILE_OBJECT, win32security.DACL_SECURITY_INFORMATION
-        dacl = win32security.GetNamedSecurityInfo(str(place), kind, wanted).GetSecurityDescriptorDacl()
-        dacl.AddAccessAllowedAceEx(win32security.ACL_REVISION_DS, flags, mask, sid)
-        win32security.SetNamedSecurityInfo(str(place), kind, wanted, None, None, dacl, None)
 
 
 def test_a_file_that_others_can_use_is_found(shared: Path) -> None:

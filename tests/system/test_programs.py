@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.system.programs import find_on_windows
+from dynamic_mcp.system.programs import find_on_windows, find_program
 
 
 @pytest.fixture
@@ -60,3 +61,20 @@ def test_a_path_starts_at_the_directory_of_the_program(folders: tuple[Path, Path
     assert find(str(first / "tool.py"), folders) == first / "tool.py"  # which the system refuses
     with pytest.raises(FileNotFoundError):
         find("./npx", folders, cwd=tmp_path)
+
+
+def test_a_program_is_the_file_that_the_system_starts_or_none(folders: tuple[Path, Path]) -> None:
+    first, _ = folders
+    environment = {"PATH": str(first)}
+    assert find_program("npx", environment, platform="win32") == str(first / "npx.cmd")
+    assert find_program("evil", environment, platform="win32") is None
+
+
+@pytest.mark.posix_only("Windows knows a program by its suffix")
+def test_elsewhere_a_program_is_a_file_that_may_be_run(folders: tuple[Path, Path]) -> None:
+    first, second = folders
+    environment = {"PATH": f"{first}{os.pathsep}{second}"}
+    (second / "npx").touch(mode=0o755)
+    assert find_program("npx", environment) == str(second / "npx")
+    assert find_program("./npx", environment, cwd=str(second)) == str(second / "npx")
+    assert find_program("./npx", environment, cwd=str(first)) is None

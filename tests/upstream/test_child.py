@@ -22,6 +22,7 @@ from tests.program import BOUND_S
 if sys.platform == "win32":
     pytest.skip("process groups and signals; test_job.py is about Windows", allow_module_level=True)
 
+from dynamic_mcp.upstream.process import group
 from dynamic_mcp.upstream.process.strays import (
     Strays,
     adopt_orphans,
@@ -74,6 +75,14 @@ print("ready", flush=True)
 print(pid, flush=True)
 while True:
     signal.pause()
+"""
+# Tells the pid of what it starts in its own group.
+FAMILY = """
+import signal, subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+print("ready", flush=True)
+print(child.pid, flush=True)
+signal.pause()
 """
 linux_only = pytest.mark.skipif(
     not Path("/proc/self/environ").exists(), reason="only Linux shows who has left a process group"
@@ -142,6 +151,20 @@ async def test_ending_all_children_does_not_end_those_that_start_later() -> None
             assert before.process.returncode == -signal.SIGKILL
             after.process.stdin.write(b"still here\n")
             assert await after.read_line() == "still here"
+
+
+async def test_a_server_ends_with_its_group_where_processes_have_no_handles_and_no_table_as_on_macos(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("pidfd_open", "waitid"):
+        monkeypatch.delattr(os, name, raising=False)
+    monkeypatch.setattr(group, "has_table", lambda: False)
+    async with run(FAMILY) as child:
+        started = int(await child.read_line())
+        assert await child.process.end(grace_s=BOUND_S, kill_within_s=BOUND_S)
+        assert child.process.returncode == -signal.SIGTERM
+    with pytest.raises(ProcessLookupError):
+        os.kill(started, 0)
 
 
 @linux_only

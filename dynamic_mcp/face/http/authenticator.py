@@ -46,7 +46,7 @@ _PREFLIGHT = Response(
     204,
     (
         (b"access-control-allow-methods", b"GET, POST, OPTIONS"),
-        (b"access-control-allow-headers", b"authorization, content-type, mcp-protocol-version"),
+        (b"access-control-allow-headers", b"authorization, content-type, if-none-match, mcp-protocol-version"),
         (b"access-control-max-age", b"600"),
     ),
 )

@@ -12,13 +12,21 @@ import secrets
 from asyncio import Future
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from dynamic_mcp.client import Transport
 from dynamic_mcp.face.http import status
 from dynamic_mcp.face.http.arrival import Arrival
-from dynamic_mcp.face.http.authenticator import Authenticator, AuthRejection, LocalAuthenticator, OpenPage, Outcome
+from dynamic_mcp.face.http.authenticator import (
+    Authenticator,
+    AuthRejection,
+    LocalAuthenticator,
+    OpenPage,
+    Outcome,
+    Page,
+)
 from dynamic_mcp.face.http.deferred import DeferredRequest, PageReceiver
 from dynamic_mcp.face.http.denials import DenialReporter
 from dynamic_mcp.face.http.exchange import BodyReceiver, Exchange, RequestHead, Response
@@ -42,6 +50,9 @@ from dynamic_mcp.session.client_connection import ClientOrigin
 from dynamic_mcp.session.modern import ModernDispatcher
 from dynamic_mcp.session.shares import Shares
 from dynamic_mcp.system.task_set import TaskSet
+
+if TYPE_CHECKING:  # loaded with a public URL
+    from dynamic_mcp.face.http.server_card import ServerCards
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +81,16 @@ class _Checked(Struct, frozen=True):
     is_legacy: bool
 
 
+def _make_cards(options: HttpOptions) -> ServerCards | None:
+    if options.public_url is None:
+        return None
+    from dynamic_mcp.face.http.server_card import ServerCards
+
+    return ServerCards(
+        options.public_url, path=options.path, root_path=options.root_path, needs_token=options.needs_token
+    )
+
+
 def _not_found() -> Response:
     return refusal(404, "not found")
 
@@ -94,6 +115,7 @@ class HttpFace:
         self._guard = BrowserGuard(options)
         self._forwarding = Forwarding(options.forwarders)
         self._paths = Paths(options.path, options.root_path, options.profile)
+        self._cards = _make_cards(options)
         self._sessions: dict[bytes, HttpSession] = {}
         self._shares = Shares()
         self._pages = TaskSet(log)
@@ -113,6 +135,7 @@ class HttpFace:
         self._guard = BrowserGuard(options)
         self._forwarding = Forwarding(options.forwarders)
         self._paths = Paths(options.path, options.root_path, options.profile)
+        self._cards = _make_cards(options)
         self._modern.configure(options)
 
     # --- Handler ---------------------------------------------------------------------------------------
@@ -134,7 +157,7 @@ class HttpFace:
         route = self._paths.find(path, head.root_path)
         if route is not None and route.place is ServedEndpoint.HEALTH:
             return status.health(head.method)
-        if route is None:
+        if route is None or (self._cards is not None and self._cards.is_wanted(head, path)):
             return self._begin_page(head, exchange, path)
         refused = self._guard.check(head)
         if refused is not None:
@@ -171,8 +194,7 @@ class HttpFace:
         return self._begin_post(arrival, checked)
 
     def _begin_page(self, head: RequestHead, exchange: Exchange, path: bytes) -> BodyReceiver | Response:
-        find = self._authenticator.find_page
-        page = find(head.method, path) or find(head.method, head.root_path.encode() + path)
+        page = self._find_page(head.method, path) or self._find_page(head.method, head.root_path.encode() + path)
         is_for_any_origin = isinstance(page, OpenPage)
         refused = self._guard.check_host(head) if is_for_any_origin else self._guard.check(head, may_navigate=True)
         if refused is not None:
@@ -181,6 +203,10 @@ class HttpFace:
             return _not_found()
         cors = () if is_for_any_origin else self._guard.cors_headers(head.headers)
         return PageReceiver(head, exchange, page, cors, self._pages, partial(self._record_refusal, head))
+
+    def _find_page(self, method: str, path: bytes) -> Page | None:
+        card = None if self._cards is None else self._cards.find_page(method, path)
+        return card or self._authenticator.find_page(method, path)
 
     def _record_refusal(self, head: RequestHead, response: Response) -> Response:
         if isinstance(response, AuthRejection) and self._proxy.observers is not None:

@@ -14,7 +14,8 @@ class HttpOptions(Struct, frozen=True):
     origins of our pages as browsers send them. `accepts_any_address` is set if it listens on all addresses of the
     machine. `trusted_proxies` are the addresses and networks whose `X-Forwarded-Host` is trusted, `unix` means every
     peer of a Unix socket, and `forwarders` are those whose `X-Forwarded-For` is trusted. `profile` is for clients
-    whose path names none. `max_in_flight` limits the requests of one session.
+    whose path names none. `public_url` is that of the endpoint for everyone, `needs_token` whether clients need a
+    token that a person gives them. `max_in_flight` limits the requests of one session.
     """
 
     path: str = DEFAULT_PATH
@@ -27,6 +28,8 @@ class HttpOptions(Struct, frozen=True):
     trusted_proxies: tuple[str, ...] = ()
     forwarders: tuple[str, ...] = ()
     accepts_any_address: bool = False
+    public_url: str | None = None
+    needs_token: bool = False
     max_sessions: int = 1000
     session_timeout_s: float = 3600.0
     max_in_flight: int = 256

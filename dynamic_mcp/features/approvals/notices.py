@@ -16,13 +16,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from dynamic_mcp.features.approvals.config import Approval
 from dynamic_mcp.features.approvals.store import QueuedApproval, to_json
+from dynamic_mcp.system.programs import find_program
 from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.system.text import one_line
+
+if sys.platform == "win32":
+    from dynamic_mcp.system.job import Job
 
 log = logging.getLogger(__name__)
 
@@ -74,9 +79,11 @@ class ApprovalNotices:
 
     async def _run(self, argv: tuple[str, ...], stdin: bytes, variables: Mapping[str, str]) -> None:
         async with self._places:
+            program = find_program(argv[0], self._environment) or argv[0] if sys.platform == "win32" else argv[0]
             try:
                 process = await asyncio.create_subprocess_exec(
-                    *argv,
+                    program,
+                    *argv[1:],
                     stdin=asyncio.subprocess.PIPE,
                     stdout=asyncio.subprocess.DEVNULL,
                     stderr=asyncio.subprocess.DEVNULL,
@@ -87,10 +94,10 @@ class ApprovalNotices:
             except (OSError, ValueError) as exc:
                 log.debug("a notice cannot be shown: `%s` does not start: %s", argv[0], exc)
                 return
-            await _feed(process, argv[0], stdin, self._platform)
+            await _feed(process, argv[0], stdin, _killer_of(process, self._platform))
 
 
-async def _feed(process: asyncio.subprocess.Process, name: str, stdin: bytes, platform: str) -> None:
+async def _feed(process: asyncio.subprocess.Process, name: str, stdin: bytes, kill: Callable[[], None]) -> None:
     """Write a program's input and wait for its exit, within a bound."""
     try:
         async with asyncio.timeout(BOUND_S):
@@ -103,17 +110,24 @@ async def _feed(process: asyncio.subprocess.Process, name: str, stdin: bytes, pl
         log.debug("a notice may not have been shown: `%s` did not read it: %s", name, exc)
     finally:
         if process.returncode is None:
-            _kill(process, platform)
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                kill()
             await process.wait()
 
 
-def _kill(process: asyncio.subprocess.Process, platform: str) -> None:
-    """Kill a program, and all its child processes where there are process groups."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        if platform == "win32" or sys.platform == "win32":
-            process.kill()
-        else:
-            os.killpg(process.pid, signal.SIGKILL)
+def _killer_of(process: asyncio.subprocess.Process, platform: str) -> Callable[[], None]:
+    """Return what kills a program and all its child processes, by its process group or, on Windows, its job."""
+    if sys.platform == "win32":
+        job = Job(process.pid)
+
+        def kill() -> None:
+            job.terminate()
+            process.kill()  # if it could not be put in the job
+
+        return kill
+    if platform == "win32":
+        return process.kill
+    return partial(os.killpg, process.pid, signal.SIGKILL)
 
 
 def find_desktop_command(text: str, environment: Mapping[str, str], platform: str) -> tuple[str, ...]:

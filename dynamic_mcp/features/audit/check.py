@@ -13,7 +13,7 @@ from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.doctor.findings import Finding, KnownCatalogs, Level, config_error, warning
 from dynamic_mcp.features.audit import days
 from dynamic_mcp.features.audit.config import Audit
-from dynamic_mcp.system import paths
+from dynamic_mcp.system import acl, paths
 from dynamic_mcp.system.shell import quote
 from dynamic_mcp.system.text import os_reason
 
@@ -74,15 +74,32 @@ def _check_future(directory: Path) -> Iterator[Finding]:
 
 
 def _check_owner(directory: Path, status: os.stat_result) -> Iterator[Finding]:
-    """Check who else may read or change the log. Windows has no such permission bits."""
-    yield from ()
-    if sys.platform != "win32":
+    """Check who else may read or change the log."""
+    if sys.platform == "win32":
+        yield from _check_acl(directory)
+    else:
         if status.st_uid != os.getuid():
             problem = f"{directory} belongs to user {status.st_uid}, who can change the log"
             yield _error(problem, "give another `path`")
         elif status.st_mode & _OTHERS:
             what = f"{directory} is open to other users ({stat.filemode(status.st_mode)})"
             yield warning(_WHERE, what, f"`chmod 700 {quote(directory)}`")
+
+
+def _check_acl(directory: Path) -> Iterator[Finding]:
+    if not acl.are_kept(directory):
+        yield _error(f"the file system of {directory} lets everyone change the log", "give a `path` on NTFS")
+        return
+    try:
+        others = acl.find_others(directory)
+    except OSError as exc:
+        yield _error(f"the log cannot be written: {os_reason(exc)}: {directory}")
+        return
+    if others.owner:
+        yield _error(f"{directory} belongs to {others.owner}, who can change the log", "give another `path`")
+    elif others:
+        what = f"{directory} is open to {', '.join(others.names)}"
+        yield warning(_WHERE, what, f"`{acl.private_command(directory)}`")
 
 
 def _check_room(directory: Path) -> Iterator[Finding]:
@@ -124,12 +141,16 @@ def _check_seal_key(path: Path | None) -> Iterator[Finding]:
     try:
         load_signing_key(path)
         mode = path.stat().st_mode
+        others = acl.find_others(path)
     except OSError as exc:
         yield config_error(where, f"days are not sealed: {path}: {os_reason(exc)}", hint)
     except ValueError as exc:
         yield config_error(where, f"days are not sealed: {path}: {os_reason(exc)}", hint)
     else:
-        if sys.platform != "win32" and mode & _OTHERS:
+        if others:
+            what = f"the key can be used by {', '.join(others.names)}"
+            yield warning(where, what, f"`{acl.private_command(path)}`")
+        elif sys.platform != "win32" and mode & _OTHERS:
             what = f"other users can read the key ({stat.filemode(mode)})"
             yield warning(where, what, f"`chmod 600 {quote(path)}`")
 

@@ -13,11 +13,10 @@ from functools import lru_cache
 from msgspec import Raw
 
 from dynamic_mcp.config.resolved import Presentation
-from dynamic_mcp.features.redaction import json_texts
 from dynamic_mcp.features.redaction.config import Redact
-from dynamic_mcp.features.redaction.json_texts import MatchSpan, PayloadPart
 from dynamic_mcp.features.redaction.presets import PRESETS, Check, Preset
-from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp import json_texts, wire
+from dynamic_mcp.mcp.json_texts import MatchSpan, PayloadPart
 from dynamic_mcp.policy.call_rules import RuleSet
 from dynamic_mcp.policy.globs import Globs
 from dynamic_mcp.policy.patterns import compile_absence, compile_pattern

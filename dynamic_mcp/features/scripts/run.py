@@ -227,11 +227,18 @@ class ScriptRun:
         return [f"printed:\n{self._printed}"] if self._printed else []
 
     def _fit(self, result: Raw) -> Frame:
-        if not results.can_pass_unchanged(result, _RESULT):
-            keep = self._context.results().keeper(self._request.client, "", "")
+        mark = self._find_mark()
+        handling = _RESULT if mark is None else structs.replace(_RESULT, marks=True)
+        if not results.can_pass_unchanged(result, handling):
+            keep = self._context.results().own_keeper(self._request.client, mark)
             has_links = self._request.revision.has_resource_links
-            result = results.shape(result, _RESULT, keep, links=has_links, keeps_structure=False)
+            result = results.shape(result, handling, keep, links=has_links, keeps_structure=False, mark=mark)
         return wire.result_frame(bytes(result))
+
+    def _find_mark(self) -> results.Mark | None:
+        """Return what marks the result, if texts of a server that was called are to be marked."""
+        called = (self._request.view.get(each.group) for each in self._calls)
+        return next((each.mark_text for each in called if each and each.presentation.answers.marks), None)
 
 
 class _ScriptChannel(ForwardingChannel):

@@ -6,8 +6,6 @@ import asyncio
 import logging
 import os
 import re
-import shutil
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,7 +19,7 @@ from dynamic_mcp.mcp import lines, wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.observe.log_output import STDERR, group_logger
 from dynamic_mcp.packs.model import Command, Flag, Positional, tool_name
-from dynamic_mcp.system.programs import find_on_windows
+from dynamic_mcp.system.programs import find_program
 from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.system.text import one_line
 from dynamic_mcp.upstream.cli import argv
@@ -221,13 +219,7 @@ class CommandLineTransport:
     def _find_program(self) -> str:
         """Return the file of the program, never one from the directory of a call."""
         line = self._line
-        if sys.platform == "win32":
-            try:
-                file: str | None = find_on_windows(line.command, line.env, cwd=line.cwd)
-            except FileNotFoundError as exc:
-                raise self._unreachable(exc) from exc
-        else:
-            file = shutil.which(line.command, path=line.env.get("PATH", os.defpath))
+        file = find_program(line.command, line.env, cwd=line.cwd)
         if file is None or not Path(file).is_absolute():
             raise self._unreachable(FileNotFoundError())
         if is_batch(file):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import subprocess
@@ -55,13 +56,15 @@ async def allow(folder: Path) -> str:
 def link(path: Path) -> None:
     outside = path.parent.parent / "outside"
     outside.write_bytes(ALLOW)
-    path.unlink()
-    path.symlink_to(outside)
+    staged = path.parent.parent / "staged"
+    staged.symlink_to(outside)
+    staged.rename(path)
 
 
 def make_pipe(path: Path) -> None:
-    path.unlink()
-    os.mkfifo(path, 0o600)
+    staged = path.parent.parent / "staged"
+    os.mkfifo(staged, 0o600)
+    staged.rename(path)
 
 
 def give(path: Path, *, uid: int) -> None:
@@ -72,8 +75,11 @@ def give(path: Path, *, uid: int) -> None:
 
 
 def make_directory(path: Path) -> None:
-    path.unlink()
-    (path / "full").mkdir(parents=True)
+    while not path.is_dir():
+        path.unlink(missing_ok=True)
+        with contextlib.suppress(FileExistsError):  # the proxy has written its own in between
+            path.mkdir()
+    (path / "full").mkdir()
 
 
 def write(path: Path, data: bytes, mode: int = 0o600) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ from dynamic_mcp.features.audit.chain import VERSION, AuditLine
 from dynamic_mcp.features.audit.check import check_audit
 from dynamic_mcp.features.audit.config import Audit
 from dynamic_mcp.features.audit.log import AuditLog
+from dynamic_mcp.system import acl
+from tests.windows import grant
 
 
 @pytest.fixture
@@ -34,6 +37,7 @@ def problems(audit: Audit, state: Path) -> list[Finding]:
 def pem(path: Path, key: ed25519.Ed25519PrivateKey | rsa.RSAPrivateKey, mode: int = 0o600) -> Path:
     path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     path.chmod(mode)
+    acl.make_private(path)
     return path
 
 
@@ -52,6 +56,7 @@ def test_a_log_that_is_not_there_yet_is_not_made(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.posix_only("Windows has access control lists")
 def test_a_log_that_others_may_read_is_a_warning(log: Path, tmp_path: Path) -> None:
     log.chmod(0o755)
     (found,) = problems(Audit(), tmp_path)
@@ -105,6 +110,21 @@ def test_keys_that_cannot_seal_are_errors(log: Path, tmp_path: Path) -> None:
         assert (found.level, found.where) == (Level.ERROR, "settings.audit.seal_key")
 
 
+@pytest.mark.skipif(sys.platform != "win32", reason="access control lists of Windows")
+def test_what_others_may_use_by_an_access_control_list_is_a_warning(log: Path, tmp_path: Path) -> None:
+    key = pem(tmp_path / "key.pem", ed25519.Ed25519PrivateKey.generate())
+    acl.make_private(log)
+    acl.make_private(key)
+    assert problems(Audit(seal_key=key), tmp_path) == []
+    grant(log, "(OI)(CI)RX")
+    grant(key, "RX")
+    in_log, in_key = problems(Audit(seal_key=key), tmp_path)
+    assert (in_log.what, in_log.level) == (f"{log} is open to Everyone", Level.WARNING)
+    assert in_key.what == "the key can be used by Everyone"
+    assert in_key.hint.startswith(f'`icacls "{key}" /inheritance:r ')
+
+
+@pytest.mark.posix_only("Windows has access control lists")
 def test_a_key_that_others_may_read_is_a_warning(log: Path, tmp_path: Path) -> None:
     key = pem(tmp_path / "key.pem", ed25519.Ed25519PrivateKey.generate(), 0o644)
     (found,) = problems(Audit(seal_key=key), tmp_path)

@@ -100,7 +100,7 @@ def test_print_shows_the_entry_and_writes_nothing(cli: CliRunner, fake: FakeRegi
 
 
 def test_a_secret_goes_to_a_private_file_and_nowhere_else(cli: CliRunner, fake: FakeRegistry) -> None:
-    (cli.folder / "token").write_text(f"{SECRET}\n")
+    (cli.folder / "token").write_text(f"{SECRET}\n", encoding="utf-16")  # as Windows PowerShell writes
     done = cli.run("add", GITHUB, "--package", "--yes", "--json", "--set", "token=@token")
     assert done.code == 0
     assert SECRET not in done.out + done.err + cli.config.read_text()

@@ -6,6 +6,8 @@ import asyncio
 import json
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from dynamic_mcp.config.access import LOCAL_NAME, Profile, ProfileTools
 from dynamic_mcp.config.resolved import Share
 from dynamic_mcp.features.audit.observer import AuditObserver
@@ -13,11 +15,12 @@ from dynamic_mcp.features.audit.recorder import Trail
 from dynamic_mcp.features.cache.config import Cache
 from dynamic_mcp.features.limits.config import Limit
 from dynamic_mcp.features.redaction.config import Redact
+from dynamic_mcp.features.result_texts.config import ResultTexts
 from dynamic_mcp.features.scripts.config import Scripts
 from dynamic_mcp.features.telemetry.tracing import Tracing
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.request import Observers
-from tests.fakes import FakeClock, FakeUpstream, Json, Opener, config_of, group_config, text_of
+from tests.fakes import PRESENTATION, FakeClock, FakeUpstream, Json, Opener, config_of, group_config, text_of
 from tests.features.approvals.scene import READ_S, accept, asking_with
 from tests.features.audit.audited import KEEPING, uses_in
 from tests.features.scripts.scene import Scene, ScriptClient, echo, patiently, scripting, text
@@ -143,6 +146,25 @@ async def test_a_cached_result_answers_a_script_and_secrets_are_redacted() -> No
         assert "s3cret" not in json.dumps(answers)
     finally:
         await proxy.close()
+
+
+async def test_texts_of_an_untrusted_server_are_marked_in_the_result_of_a_script_and_not_in_it() -> None:
+    upstream = FakeUpstream({"tools/call": echo})
+    shown = PRESENTATION.answers
+    group = group_config(
+        share=Share.ALL, rules={"results": ResultTexts(mark=True)}, answers=replace(shown, marks=True)
+    )
+    proxy = Proxy(config_of(group, scripts=Scripts()), opener=Opener(up=[upstream]))
+    client = ScriptClient(proxy, bound_s=30)
+    try:
+        await client.initialize()
+        plain = text_of(await client.call("up", "echo", {"n": 1}))
+        marked = text_of(await client.run(ECHO))
+        assert await client.value("return 1") == 1
+    finally:
+        await proxy.close()
+    assert len(plain.splitlines()) == len(marked.splitlines()) == 3
+    assert json.loads(marked.splitlines()[1]) == {"n": 1}
 
 
 async def test_scripts_call_also_where_reads_and_writes_have_a_tool_each() -> None:

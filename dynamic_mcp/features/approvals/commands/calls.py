@@ -30,7 +30,7 @@ from dynamic_mcp.features.approvals.store import (
 )
 from dynamic_mcp.policy.globs import Globs
 from dynamic_mcp.system.blank import format_json
-from dynamic_mcp.system.file_reader import read_bytes
+from dynamic_mcp.system.file_reader import decode, encoding_of, read_bytes
 from dynamic_mcp.system.os_user import os_user
 from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.system.text import escape
@@ -218,7 +218,8 @@ def _run_editor(text: str) -> str:
                 f"the editor failed: {exc.message}; nothing was sent",
                 hint="set `$EDITOR`, or give the arguments with `--args`",
             ) from exc
-        return read_bytes(file, most=_MOST_BYTES).decode("utf-8", "replace")
+        data = read_bytes(file, most=_MOST_BYTES)
+        return data.decode(encoding_of(data), "replace").removeprefix("\ufeff")
 
 
 # --- allow --always: how to change the config so that it does not ask -----------------------------------
@@ -247,7 +248,7 @@ def print_rule(out: Output, pending: QueuedApproval) -> None:
 def _read_document(config: str) -> Mapping[str, object]:
     """Return the config with the present names of its fields."""
     try:
-        document = jsonc.loads(read_bytes(Path(config)).decode())
+        document = jsonc.loads(decode(read_bytes(Path(config))))
     except (OSError, ValueError, ConfigError):  # the config has changed since
         return {}
     return Renaming(document).tree if isinstance(document, dict) else {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -29,6 +28,7 @@ from dynamic_mcp.features.registry.questions import ServerAnswers
 from dynamic_mcp.features.registry.runtimes import UnusableOption
 from dynamic_mcp.importer.convert.plan import Plan
 from dynamic_mcp.importer.model import Entry
+from dynamic_mcp.system.programs import find_program
 from dynamic_mcp.system.shell import format_command, quote
 from dynamic_mcp.system.text import one_line, replace_unprintable
 
@@ -126,7 +126,7 @@ def _choose(context: Invocation, document: ServerDocument, options: AddOptions, 
         raise DynamicMcpError(f"`{document.name}` {document.version} has {what}{reasons}", hint=hint)
     if len(found) > 1 and prompt is not None:
         return prompt.choose(found)
-    chosen = best(found, lambda program: shutil.which(program) is not None)
+    chosen = best(found, lambda program: find_program(program, os.environ) is not None)
     if len(found) > 1:
         context.out.say(f"takes {one_line(chosen.label, 100)}; --pick takes another of its {len(found)} ways to run")
     return chosen

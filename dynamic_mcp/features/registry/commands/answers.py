@@ -19,6 +19,7 @@ from dynamic_mcp.features.registry.document import is_reference
 from dynamic_mcp.features.registry.options import Option, kind_of, questions_about
 from dynamic_mcp.features.registry.questions import ServerAnswers, ServerQuestion, ValuePlace, is_unanswered
 from dynamic_mcp.importer.convert.vault import Vault, to_variable
+from dynamic_mcp.system.file_reader import decode, read_bytes
 from dynamic_mcp.system.text import one_line, os_reason
 
 _SECRET_BYTES = 1 << 16
@@ -169,8 +170,7 @@ def _read_secret(key: str, text: str) -> str:
     try:
         if text == "@-":
             return sys.stdin.read(_SECRET_BYTES).rstrip("\r\n")
-        with Path(text[1:]).open(encoding="utf-8") as file:
-            return file.read(_SECRET_BYTES).rstrip("\r\n")
+        return decode(read_bytes(Path(text[1:]), may_be_piped=True, most=_SECRET_BYTES)).rstrip("\r\n")
     except OSError as exc:
         raise InvalidArguments(f"--set: cannot read `{text[1:]}`: {os_reason(exc)}") from exc
     except UnicodeDecodeError as exc:

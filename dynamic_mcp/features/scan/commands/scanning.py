@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,6 +25,7 @@ from dynamic_mcp.features.scan.scanner import SOURCES, Scan, Scanner, ScanTarget
 from dynamic_mcp.features.scan.spec_files import BadSpec, read_spec_file
 from dynamic_mcp.packs.model import Effect, Pack
 from dynamic_mcp.policy import verbs
+from dynamic_mcp.system.programs import find_program
 from dynamic_mcp.system.shell import quote
 from dynamic_mcp.system.text import pluralize
 
@@ -94,7 +96,7 @@ def _make_target(program: str, options: Options) -> ScanTarget:
 def _find(program: str) -> Path:
     if program.startswith("-"):
         raise InvalidArguments(f"`{program}` is not a program")
-    file = shutil.which(program, path=minimal_variables(os.environ, (), platform="").get("PATH", os.defpath))
+    file = find_program(program, minimal_variables(os.environ, (), platform=sys.platform))
     if file is None:
         raise NotFound("program", program, hint="it must be on the PATH, or a path")
     return Path(file).absolute()

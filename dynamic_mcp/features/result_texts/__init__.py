@@ -1,0 +1,1 @@
+"""Cleans texts of results, and marks them as data."""
