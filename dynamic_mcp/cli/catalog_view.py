@@ -43,7 +43,7 @@ def list_tools(context: Invocation, group: str | None, detail: str, *, is_partia
             [_select_members(each, tool, detail) for each in listings for tool in _entries(each, ListKind.TOOLS)]
         )
     for each in listings if not context.out.is_json else ():
-        rows = [_tool_row(tool, detail) for tool in _entries(each, ListKind.TOOLS)]
+        rows = [_tool_row(tool, detail, _remark(each, tool)) for tool in _entries(each, ListKind.TOOLS)]
         if each.catalog is not None:
             columns = ["TOOL"] if detail == "names" else ["TOOL", "DESCRIPTION"]
             _show_group(context.out, each, columns, rows, "tools")
@@ -118,9 +118,15 @@ def _select_members(listing: GroupListing, tool: Mapping[str, Raw], detail: str)
     return {"group": listing.group, **{name: tool[name] for name in members if name in tool}}
 
 
-def _tool_row(tool: Mapping[str, Raw], detail: str) -> list[str]:
+def _remark(listing: GroupListing, tool: Mapping[str, Raw]) -> str:
     name = wire.text(tool.get("name")) or ""
-    text = wire.text(tool.get("description")) or wire.text(tool.get("title")) or ""
+    is_hidden = listing.catalog is not None and name not in listing.catalog.model_tools
+    return "(for apps only) " if is_hidden else ""
+
+
+def _tool_row(tool: Mapping[str, Raw], detail: str, remark: str) -> list[str]:
+    name = wire.text(tool.get("name")) or ""
+    text = remark + (wire.text(tool.get("description")) or wire.text(tool.get("title")) or "")
     match detail:
         case "names":
             return [name]

@@ -340,7 +340,6 @@ class Settings(Section, frozen=True):
         OfFeature("scripts"),
         "Offer a third tool, `run_dynamic_script`, that runs a short program with many calls in a sandbox; `true`"
         " takes all defaults. Needs the extra `scripts`. Default: false.",
-        Everyday(),
     ] = None
     registries: Annotated[
         Registries | None,

@@ -20,7 +20,8 @@ from dynamic_mcp.mcp.envelope import CACHE_SCOPE, TTL_MS
 from dynamic_mcp.system.bounded import BoundedDict
 from dynamic_mcp.system.text import one_line
 
-if TYPE_CHECKING:  # loaded with the first call, and the first server whose tools name headers
+if TYPE_CHECKING:  # loaded with the first call, and the first server whose tools name headers or have a UI
+    from dynamic_mcp.mcp.apps import AppTool
     from dynamic_mcp.mcp.mirrored_headers import HeaderParameters
     from dynamic_mcp.tools.schema import InputSchema
 
@@ -88,7 +89,7 @@ class ListRules(Struct, frozen=True):
 LEGACY_RULES = ListRules()
 
 
-class Listing(Struct, frozen=True, eq=False):
+class Listing(Struct, frozen=True, eq=False, dict=True):
     """One list, all pages of it: entries by key, and the result's other members. `complaints` is what was wrong.
 
     `is_unknown`: the upstream does not know this list, though it has the capability. `hint` is of modern upstreams.
@@ -115,6 +116,22 @@ class Listing(Struct, frozen=True, eq=False):
     def has_failed(self) -> bool:
         return len(self.error) > 0
 
+    @cached_property
+    def app_tools(self) -> Mapping[str, AppTool]:
+        """What the tools of this list say of a UI, by name; without those that say nothing of one."""
+        candidates = {name: tool for name, tool in self.entries.items() if _may_have_ui(bytes(tool))}
+        if not candidates:
+            return {}
+        from dynamic_mcp.mcp.apps import read_app_tools
+
+        return read_app_tools(candidates)
+
+    @cached_property
+    def for_model(self) -> Mapping[str, Raw]:
+        """The tools of this list without those that only an app may call."""
+        hidden = {name for name, app in self.app_tools.items() if not app.is_for_model}
+        return {name: tool for name, tool in self.entries.items() if name not in hidden} if hidden else self.entries
+
 
 UNKNOWN = Listing(is_unknown=True)
 
@@ -134,6 +151,18 @@ class Catalog(Struct, frozen=True, dict=True):
     @cached_property
     def tools(self) -> Mapping[str, Raw]:
         return self.entries(ListKind.TOOLS)
+
+    @cached_property
+    def model_tools(self) -> Mapping[str, Raw]:
+        """The tools that a model may know and call: all but those that only an app may call."""
+        listing = self.lists.get(ListKind.TOOLS)
+        return listing.for_model if listing else {}
+
+    @property
+    def app_tools(self) -> Mapping[str, AppTool]:
+        """What tools say of a UI, by name; without those that say nothing of one."""
+        listing = self.lists.get(ListKind.TOOLS)
+        return listing.app_tools if listing else {}
 
     @cached_property
     def mirrored(self) -> Mapping[str, HeaderParameters]:
@@ -195,6 +224,11 @@ class Catalog(Struct, frozen=True, dict=True):
     def summary(self) -> str:
         """One line that describes this group, from the upstream's title or instructions; may be empty."""
         return one_line(self.title) or one_line(_first_sentence(self.instructions))
+
+
+def _may_have_ui(tool: bytes) -> bool:
+    """Return whether a tool may have one of the keys of a UI; escapes can write any key."""
+    return b'"ui' in tool or b'"openai' in tool or b"\\u" in tool
 
 
 def keep_list(kind: ListKind, catalog: Catalog, reason: DynamicMcpError, now: float) -> Listing:

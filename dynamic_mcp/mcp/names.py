@@ -10,6 +10,9 @@ _ALLOWED = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NOT_ALLOWED = re.compile(r"[^A-Za-z0-9_-]")
 _DIGEST = 8
 _SCHEME = "dynamic-mcp://"
+# The scheme of the pages of MCP Apps (SEP-1865): hosts render nothing with another one.
+_UI = "ui://"
+_UI_AUTHORITY = re.compile(r"ui://([^/?#+]+)\+(.+)", re.DOTALL)
 
 
 def qualified_name(group: str, name: str) -> str:
@@ -55,3 +58,19 @@ def split_group_uri(uri: str) -> tuple[str, str] | None:
         return None
     is_plain = ":" in path or "{" in path  # an encoded URI has neither
     return unquote(group), path if is_plain else unquote(path)
+
+
+def is_ui(uri: str) -> bool:
+    """Return whether a URI or template is one of a user interface."""
+    return uri.startswith(_UI)
+
+
+def group_ui_uri(group: str, uri: str) -> str:
+    """Return the URI of a group's user interface, or its template: `ui://<group>+<rest of the uri>`."""
+    return f"{_UI}{quote(group, safe='')}+{uri.removeprefix(_UI)}"
+
+
+def split_ui_uri(uri: str) -> tuple[str, str] | None:
+    """Return the group and the upstream's URI that a `ui://` URI reads as; None if it reads as no group's."""
+    found = _UI_AUTHORITY.fullmatch(uri)
+    return None if found is None else (unquote(found[1]), f"{_UI}{found[2]}")

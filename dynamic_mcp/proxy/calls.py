@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Raw, Struct, structs
 
@@ -38,6 +39,9 @@ from dynamic_mcp.tools import arguments, results
 from dynamic_mcp.tools.meta_tools import CALL, CALL_READ, CALL_WRITE, GET, OWN_ARGUMENTS, own_arguments
 from dynamic_mcp.tools.schema import InputSchema
 
+if TYPE_CHECKING:  # loaded with the first call by a name that is not listed
+    from dynamic_mcp.proxy.apps import OpenApps
+
 # In `_meta` of a result: what was done to the arguments so that they fit.
 REPAIRED = "dynamic-mcp/repaired"
 
@@ -53,7 +57,11 @@ _LONGEST_SHOWN = 200
 
 
 class ToolCall(Struct, frozen=True, gc=False):
-    """A client's call: which tool, with what, and which part of the result."""
+    """A client's call: which tool, with what, and which part of the result.
+
+    `may_be_of_app`: the client names the tool itself, as the host of an app does, and not by one of our call tools.
+    `is_of_app`: the name is one that only an app has.
+    """
 
     group: GroupView
     name: str
@@ -62,6 +70,15 @@ class ToolCall(Struct, frozen=True, gc=False):
     notes: tuple[str, ...] = ()
     select: str = ""
     verb: str = ""
+    may_be_of_app: bool = False
+    is_of_app: bool = False
+
+    @property
+    def is_answered_to_app(self) -> bool:
+        """True if no model reads the answer, and an app needs all of it."""
+        catalog = self.group.catalog
+        is_for_apps = catalog is not None and self.name in catalog.tools and self.name not in catalog.model_tools
+        return self.is_of_app or is_for_apps
 
     @property
     def label(self) -> str:
@@ -79,12 +96,14 @@ class Calls:
         listed_tools: Callable[[View], ListedTools],
         direct_listing: Callable[[View, Client], DirectListing],
         results: ResultStore,
+        open_apps: Callable[[], OpenApps],
     ) -> None:
         self._chains = chains
         self._tasks = tasks
         self._listed_tools = listed_tools
         self._direct_listing = direct_listing
         self._results = results
+        self._open_apps = open_apps
         self._selections = Selections()
 
     # --- which tool ------------------------------------------------------------------------------------
@@ -113,11 +132,23 @@ class Calls:
         listed = self._listed_tools(request.view)
         if unread := [group for group in listed.groups() if name.startswith(f"{group.name}__") and not _knows(group)]:
             await learn(request.client, unread, [ListKind.TOOLS], FIND_WITHIN_S)
-        tool = listed.find(name) or await self._find_only(request, name)
-        return await self._call(request, tool, params)
+        if (tool := listed.find(name)) is not None:
+            return await self._call(request, tool, params)
+        of_app = self._find_of_apps(request, name)
+        tool = of_app or await self._find_only(request, name)
+        is_of_app = of_app is not None
+        call = ToolCall(*tool, params.get("arguments"), _NOTHING, may_be_of_app=is_of_app, is_of_app=is_of_app)
+        return await self.run(request, call, params)
 
     def _call(self, request: Request, tool: Named, params: Mapping[str, Raw]) -> Awaitable[Frame]:
-        return self.run(request, ToolCall(*tool, params.get("arguments"), _NOTHING), params)
+        return self.run(request, ToolCall(*tool, params.get("arguments"), _NOTHING, may_be_of_app=True), params)
+
+    def _find_of_apps(self, request: Request, name: str) -> Named | None:
+        """Return the tool that an app means: its page has the names of its own server. Raises InvalidArguments."""
+        found = self._open_apps().find(request.client, request.view, name)
+        if len(found) > 1:
+            raise _ambiguous(name, found)
+        return found[0] if found else None
 
     async def _call_without_group(
         self, request: Request, verb: str, name: str | None, arguments: Mapping[str, Raw], params: Mapping[str, Raw]
@@ -146,7 +177,7 @@ class Calls:
             return unread, name
         if (listed := _find_by_listed_name(view, name)) is not None:
             return listed
-        tool_names = [tool for group in view if group.catalog for tool in group.catalog.tools]
+        tool_names = [tool for group in view if group.catalog for tool in group.catalog.model_tools]
         raise NotFound("tool", name, [GET, CALL, *tool_names], hint=self._where_to_look(request))
 
     def _where_to_look(self, request: Request) -> str:
@@ -160,7 +191,7 @@ class Calls:
         group = call.group
         is_stateless = request.client.hello.revision.is_stateless
         catalog = group.catalog
-        if catalog is None or call.name not in catalog.tools:
+        if catalog is None or call.name not in catalog.model_tools:
             call, catalog = await self._find(request, call)
         if call.verb not in ("", CALL):
             # what a tool was yesterday, on disk, is no leave to call it today
@@ -207,7 +238,9 @@ class Calls:
     async def _find(self, request: Request, call: ToolCall) -> tuple[ToolCall, Catalog]:
         """Find a tool that is not known yet; where the list cannot be read, the server says whether there is one."""
         group, catalog = call.group, await _learn_tools(request, call.group)
-        if call.name in catalog.tools:
+        if call.name in catalog.model_tools:
+            return call, catalog
+        if call.may_be_of_app and self._open_apps().may_call(request.client, group, call.name):
             return call, catalog
         group.refuse_held(AccessKind.TOOL, call.name)
         if group.may_have(ListKind.TOOLS, call.name):
@@ -222,7 +255,7 @@ class Calls:
             if fresh or catalog is None:
                 catalog = await group.reread(request.client)
             for _, tool in [(group.name, name), *arguments.split_name(name, [group.name])]:
-                if tool in catalog.tools:
+                if tool in catalog.model_tools:
                     note = () if tool == name else (f"`name` carried the group `{group.name}`",)
                     return structs.replace(call, name=tool, notes=(*call.notes, *note)), catalog
                 group.refuse_held(AccessKind.TOOL, tool)
@@ -231,7 +264,7 @@ class Calls:
         if catalog is not None and catalog.may_have_more(ListKind.TOOLS):
             hint = "; ".join(filter(None, (group.complaint([ListKind.TOOLS]), hint)))
         assert catalog is not None
-        raise NotFound(f"tool of group `{group.name}`", name, catalog.tools, hint=hint)
+        raise NotFound(f"tool of group `{group.name}`", name, catalog.model_tools, hint=hint)
 
     # --- the result ------------------------------------------------------------------------------------
 
@@ -244,7 +277,7 @@ class Calls:
         result = answer.result
         if call.select:
             result = await self._selections.select(request.client.principal, result, call.select, keep)
-        if not results.can_pass_unchanged(result, answers):
+        if not results.can_pass_unchanged(result, answers) and not call.is_answered_to_app:
             result = results.shape(
                 result,
                 answers,
@@ -292,7 +325,7 @@ def _is_known(group: GroupView, tool: str) -> bool:
 def _find_by_listed_name(view: View, name: str) -> Named | None:
     """Return the tool that is listed with this name where it is listed, which may be a short form."""
     groups = view.offering("tools")
-    known = ((group, tool) for group in groups if group.catalog for tool in group.catalog.tools)
+    known = ((group, tool) for group in groups if group.catalog for tool in group.catalog.model_tools)
     return listed_names(known, groups).get(name)
 
 
@@ -304,7 +337,7 @@ def _split_prefix(view: View, name: str) -> list[Named]:
     return [
         (group, tool)
         for group, tool in offered
-        if group.catalog is None or tool in group.catalog.tools or group.may_have(ListKind.TOOLS, tool)
+        if group.catalog is None or tool in group.catalog.model_tools or group.may_have(ListKind.TOOLS, tool)
     ]
 
 
@@ -327,7 +360,7 @@ def _quote(name: str) -> str:
 
 
 def _groups_with(view: View, tool: str) -> list[GroupView]:
-    return [group for group in view if group.catalog is not None and tool in group.catalog.tools]
+    return [group for group in view if group.catalog is not None and tool in group.catalog.model_tools]
 
 
 def _dynamic_call(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -33,7 +33,8 @@ def find_denial(
 
     `presented` are the groups that there are where the client is, whatever is hidden.
     """
-    wanted = _Wanted.of(observation)
+    presented = [*presented]
+    wanted = _Wanted.of(observation, {group.name for group, _ in presented})
     if wanted is None:
         return None
     for group, presentation in presented:
@@ -61,7 +62,7 @@ class _Wanted(Struct, frozen=True):
     only: str | None
 
     @staticmethod
-    def of(observation: Observation) -> _Wanted | None:
+    def of(observation: Observation, groups: Container[str]) -> _Wanted | None:
         """Return what a request is about; None where no rule can be."""
         target, request = find_target(observation), observation.request
         if target.event == "list":
@@ -70,6 +71,8 @@ class _Wanted(Struct, frozen=True):
         if kind is AccessKind.RESOURCE:  # by its whole URI, not by the recorded one
             name = wire.text(wire.member(request.params, "uri")) or ""
             named = names.split_group_uri(name)
+            if named is None and (page := names.split_ui_uri(name)) is not None and page[0] in groups:
+                named = page
             group, name = (group, name) if named is None else named
         return _Wanted(kind, name, group, request.client.only)
 

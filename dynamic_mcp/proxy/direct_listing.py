@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from weakref import ref
 
 from msgspec import Raw
@@ -16,6 +17,10 @@ from dynamic_mcp.proxy.lists import WAIT_S, learn
 from dynamic_mcp.proxy.surface import Surface
 from dynamic_mcp.proxy.view import GroupView, View
 
+# The number of tools of a group that are listed because of its UIs. The others are found by a search.
+MAX_OF_APPS = 64
+_RESOURCES = (ListKind.RESOURCES, ListKind.TEMPLATES)
+
 
 class ListedTools:
     """The tools of a view that are listed to some client by themselves, beside, or instead of, the two tools.
@@ -26,7 +31,7 @@ class ListedTools:
 
     def __init__(self, view: View) -> None:
         self._view = ref(view)
-        self._catalogs: list[Catalog | None] = []
+        self._catalogs: dict[GroupView, Catalog | None] = {}
         self._by_name: dict[str, Named] = {}
         self._listings: dict[Surface, DirectListing] = {}
 
@@ -39,9 +44,7 @@ class ListedTools:
 
     def offering(self) -> list[GroupView]:
         """Return the groups of the view that have tools."""
-        view = self._view()
-        assert view is not None, "only clients with a view ask"
-        return view.offering("tools")
+        return self._find_view().offering("tools")
 
     def groups(self) -> list[GroupView]:
         """Return the groups that show some of their tools, or all, to some client."""
@@ -49,16 +52,46 @@ class ListedTools:
 
     def find(self, name: str) -> Named | None:
         """Return the group and the tool that a listed name stands for."""
+        found = self._by_name.get(name)
+        if found is not None and found[0].catalog is self._catalogs.get(found[0]):
+            return found  # whatever has changed in other groups
         return self.by_name().get(name)
 
     def by_name(self) -> dict[str, Named]:
         """Return all of them by their names: the same object as long as the tools are the same."""
-        groups = self.groups()
-        catalogs = [group.catalog for group in groups]
-        if len(catalogs) != len(self._catalogs) or not all(map(operator.is_, catalogs, self._catalogs)):
+        groups = self.offering()
+        catalogs = {group: group.catalog for group in groups}
+        if len(catalogs) != len(self._catalogs) or not all(
+            map(operator.is_, catalogs.values(), self._catalogs.values())
+        ):
             self._catalogs = catalogs
-            self._by_name = listed_names(_tools_of(groups, _may_show), self.offering())
+            self._by_name = listed_names(_tools_of(groups), groups)
         return self._by_name
+
+    def define(self, tool: Named, name: str) -> Raw:
+        """Return the definition of a tool under a name, with the links to its UI that clients know."""
+        group, own_name = tool
+        assert group.catalog is not None, "only tools of known catalogs are named"
+        entry = group.catalog.tools[own_name]
+        if own_name in group.catalog.app_tools:
+            from dynamic_mcp.proxy.apps import links_of
+
+            entry = links_of(self._find_view()).show(group, own_name)
+        return wire.with_member(entry, name, "name")
+
+    def is_of_app(self, tool: Named) -> bool:
+        """Return whether clients that show UIs are listed a tool because of one."""
+        group, name = tool
+        if group.catalog is None or name not in group.catalog.app_tools:
+            return False
+        from dynamic_mcp.proxy.apps import links_of
+
+        return links_of(self._find_view()).is_of_app(group, name)
+
+    def _find_view(self) -> View:
+        view = self._view()
+        assert view is not None, "only clients with a view ask"
+        return view
 
 
 class DirectListing:
@@ -83,16 +116,36 @@ class DirectListing:
         return bool(self._tools.offering()) and not self.rest()
 
     async def learn(self, client: Client) -> None:
-        """Wait, within a bound, until the tools of the groups that show some are known."""
-        await learn(client, self.groups(), [ListKind.TOOLS], WAIT_S)
+        """Wait, within a bound, until the tools of the groups that show some are known.
+
+        Any group may have apps, and what a tool links to depends on resources.
+        """
+        groups = self._tools.offering() if self._surface.renders_apps else self.groups()
+        await learn(client, groups, [ListKind.TOOLS], WAIT_S)
+        if self._surface.renders_apps:
+            with_apps = [group for group in groups if group.catalog is not None and group.catalog.app_tools]
+            await learn(client, filter(_offers_resources, with_apps), _RESOURCES, WAIT_S)
 
     def entries(self) -> list[Raw]:
         """Return the listed tools: the upstream's bytes under another name."""
         named = self._tools.by_name()
         if named is not self._named:
-            self._named = named
-            self._entries = [_entry(tool, name) for name, tool in named.items() if self._shows(*tool)]
+            self._named, before = named, self._entries
+            found = [self._tools.define(tool, name) for name, tool in self._choose(named).items()]
+            self._entries = before if found == before else found  # an equal list is no news for clients
         return self._entries
+
+    def _choose(self, named: Mapping[str, Named]) -> dict[str, Named]:
+        of_apps = Counter[str]()
+        chosen: dict[str, Named] = {}
+        for name, tool in named.items():
+            group = tool[0]
+            if self._shows(tool):
+                chosen[name] = tool
+            elif self._surface.renders_apps and of_apps[group.name] < MAX_OF_APPS and self._tools.is_of_app(tool):
+                of_apps[group.name] += 1
+                chosen[name] = tool
+        return chosen
 
     def missing(self) -> dict[str, str]:
         """Return which groups should show tools and cannot, and why."""
@@ -110,24 +163,23 @@ class DirectListing:
         direct = group.presentation.direct
         return direct.is_all or (direct.is_auto and self._surface.searches_tools)
 
-    def _shows(self, group: GroupView, tool: str) -> bool:
-        return self._is_whole(group) or group.presentation.direct.shows(group.own_name(tool))
+    def _shows(self, tool: Named) -> bool:
+        group, name = tool
+        assert group.catalog is not None, "only tools of known catalogs are named"
+        is_direct = self._is_whole(group) or group.presentation.direct.shows(group.own_name(name))
+        return is_direct and name in group.catalog.model_tools
 
 
-def _may_show(group: GroupView, tool: str) -> bool:
-    """Return whether some client may be listed a tool."""
-    direct = group.presentation.direct
-    return direct.is_auto or direct.shows(group.own_name(tool))
-
-
-def _tools_of(groups: Sequence[GroupView], is_shown: Callable[[GroupView, str], bool]) -> Iterator[Named]:
+def _tools_of(groups: Sequence[GroupView]) -> Iterator[Named]:
+    """Yield the tools that some client may be listed."""
     for group in groups:
-        for tool in group.catalog.tools if group.catalog else ():
-            if is_shown(group, tool):
+        direct = group.presentation.direct
+        if group.catalog is None or not (direct.shows_some or group.catalog.app_tools):
+            continue
+        for tool in group.catalog.tools:
+            if direct.is_auto or direct.shows(group.own_name(tool)) or tool in group.catalog.app_tools:
                 yield group, tool
 
 
-def _entry(tool: Named, name: str) -> Raw:
-    group, own_name = tool
-    assert group.catalog is not None, "only tools of known catalogs are named"
-    return wire.with_member(group.catalog.tools[own_name], name, "name")
+def _offers_resources(group: GroupView) -> bool:
+    return group.offers("resources")

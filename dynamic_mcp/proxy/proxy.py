@@ -43,6 +43,7 @@ if TYPE_CHECKING:  # loaded with the first request, message or server that needs
     from dynamic_mcp.config.resolved import Embeddings
     from dynamic_mcp.mcp.mirrored_headers import HeaderParameters
     from dynamic_mcp.oauth.logins import Logins
+    from dynamic_mcp.proxy.apps import OpenApps
     from dynamic_mcp.proxy.cache_hints import CacheHint
     from dynamic_mcp.proxy.connected_users import ConnectedUsers
     from dynamic_mcp.proxy.elicitations import Elicitations
@@ -90,6 +91,7 @@ class Proxy:
         self._elicitations = cache(self._create_elicitations)
         self._tasks, self._results = cache(self._create_tasks), cache(self._create_results)
         self._search, self._resources = cache(self._create_search), cache(self._create_resources)
+        self._open_apps = cache(_create_open_apps)
         opener = opener or partial(open_link, logins=self._logins)
         self.groups = Groups(base, self, opener=opener, catalog_store=catalog_store)
         self.is_initialized = asyncio.Event()  # a client has been greeted
@@ -104,7 +106,7 @@ class Proxy:
             self.view_for, self.roles_of, self.note, self._on_lists_changed, base, self._clock, state_folder
         )
         self._chains = chains = Chains(self._services, steps)
-        self._tools = Tools(chains, self._tasks, self._search, self._results)
+        self._tools = Tools(chains, self._tasks, self._search, self._results, self._open_apps)
         use_cases = list_use_cases(
             chains, self._tools, self._log_levels, resources=self._resources, tasks=self._tasks
         )
@@ -115,7 +117,7 @@ class Proxy:
     def _create_resources(self) -> Resources:
         from dynamic_mcp.proxy.resources import Resources
 
-        return Resources(self._chains, self._results(), self._resource_subscriptions)
+        return Resources(self._chains, self._results(), self._resource_subscriptions, self._open_apps)
 
     @cached_property
     def _transparent(self) -> Transparent:
@@ -589,3 +591,9 @@ class Proxy:
         if not changers:
             return snapshot
         return {name: None if each is None else [*each, *changers] for name, each in snapshot.items()}
+
+
+def _create_open_apps() -> OpenApps:
+    from dynamic_mcp.proxy.apps import OpenApps
+
+    return OpenApps()

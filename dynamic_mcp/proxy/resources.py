@@ -2,16 +2,18 @@
 
 A URI is unchanged and belongs to the first group that lists it, then to the first whose template may make it.
 The same URI of a later group is listed as `dynamic-mcp://<group>/<encoded uri>`, and the same template as
-`dynamic-mcp://<group>/<template>`; either can be read.
+`dynamic-mcp://<group>/<template>`; either can be read. The pages of apps, `ui://`, have rules of their own
+(`proxy/apps.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
-from msgspec import Raw
+from msgspec import Raw, structs
 
 from dynamic_mcp.errors import ResourceNotFound
 from dynamic_mcp.groups.catalog import ListKind
@@ -28,6 +30,9 @@ from dynamic_mcp.proxy.resource_subscriptions import ResourceSubscriptions
 from dynamic_mcp.proxy.result_store import ResultStore
 from dynamic_mcp.proxy.view import GroupView, View
 
+if TYPE_CHECKING:  # loaded with the first server that has a UI
+    from dynamic_mcp.proxy.apps import OpenApps
+
 _BOTH = (ListKind.RESOURCES, ListKind.TEMPLATES)
 
 # A group, and a URI as that group knows it.
@@ -37,10 +42,17 @@ Resource = tuple[GroupView, str]
 class Resources:
     """The use cases of resources."""
 
-    def __init__(self, chains: Chains, results: ResultStore, subscriptions: ResourceSubscriptions) -> None:
+    def __init__(
+        self,
+        chains: Chains,
+        results: ResultStore,
+        subscriptions: ResourceSubscriptions,
+        open_apps: Callable[[], OpenApps],
+    ) -> None:
         self._chains = chains
         self._results = results
         self._subscriptions = subscriptions
+        self._open_apps = open_apps
 
     async def list_resources(self, request: Request) -> Frame:
         """Answer `resources/list`."""
@@ -57,9 +69,10 @@ class Resources:
         if result is not None:
             return result
         owner = await find_resource(request, uri)
-        if owner is not None:
-            return await self._send(request, owner, params)
-        return await self._ask_all(request, uri, params)
+        if owner is None:
+            return await self._ask_all(request, uri, params)
+        answer = await self._send(request, owner, params)
+        return self._show_page(request, owner, uri, answer) if names.is_ui(owner[1]) else answer
 
     async def read_from(self, request: Request, owner: Resource, params: Mapping[str, Raw]) -> Frame:
         """Read a resource of a group."""
@@ -126,6 +139,21 @@ class Resources:
             raise ResourceNotFound(written)  # as for one that is not allowed
         return name_asker(group.name, request.client, answer) if len(answer.error) else answer
 
+    def _show_page(self, request: Request, owner: Resource, uri: str, answer: Frame) -> Frame:
+        """Return the page of an app under the URI that it was asked for by; it may call its tools from now on."""
+        group, own_uri = owner
+        if len(answer.error) or not len(wire.member(answer.result, "contents")):
+            return answer
+        self._open_apps().record_read(request.client, group)
+        if own_uri == uri:
+            return answer
+        from dynamic_mcp.mcp.apps import with_uris
+        from dynamic_mcp.proxy.apps import links_of
+
+        links = links_of(request.view)
+        shown = with_uris(answer.result, lambda each: uri if each == own_uri else links.shown_uri(group, each))
+        return structs.replace(answer, result=shown)
+
     async def _ask_all(self, request: Request, uri: str, params: Mapping[str, Raw]) -> Frame:
         """Ask all that could know an unlisted URI."""
         groups = [
@@ -158,6 +186,8 @@ async def find_resource(request: Request, uri: str) -> Resource | None:
             raise ResourceNotFound(uri)
         return group, own_uri
     groups = [group for group in request.view.offering("resources") if group.may_read(uri)]
+    if names.is_ui(uri):
+        return await _find_page(request, groups, uri)
     found = _find_listing(groups, uri)
     if found is None:
         await learn(request.client, groups, _BOTH, FIND_WITHIN_S)
@@ -165,9 +195,34 @@ async def find_resource(request: Request, uri: str) -> Resource | None:
     return None if found is None else (found, uri)
 
 
+async def _find_page(request: Request, groups: list[GroupView], uri: str) -> Resource:
+    """Return the owner of a page of an app. Raises NotFound.
+
+    No group is asked for a page that none is known to have: what it answers would be shown for another one's tool.
+    """
+    from dynamic_mcp.proxy.apps import links_of
+
+    links = links_of(request.view)
+    found = links.find(uri)
+    if found is None:
+        await learn(request.client, request.view.offering("resources"), (*_BOTH, ListKind.TOOLS), FIND_WITHIN_S)
+        found = links.find(uri)
+    if found is None:
+        made = [group for group in groups if _has_template_of(group, uri)]
+        owner = made[0] if len(made) == 1 else find_unread(groups, ListKind.RESOURCES, uri)
+        found = None if owner is None else (owner, uri)
+    if found is None or not found[0].may_read(found[1]):
+        for group in groups:
+            group.refuse_held_resource(uri)
+        raise ResourceNotFound(uri)
+    return found
+
+
 async def find_template(request: Request, uri: str) -> Resource | None:
     """Return the group that lists this very template, else the owner of the URI."""
     groups = request.view.offering("resources")
+    if names.is_ui(uri):
+        return await _find_page(request, groups, uri)
     found = _find_listing(groups, uri, ListKind.TEMPLATES)
     if found is None:
         await learn(request.client, groups, [ListKind.TEMPLATES], FIND_WITHIN_S)
@@ -191,7 +246,9 @@ async def _owner_or_not_found(request: Request, uri: str) -> Resource:
 def _rename(view: View, items: list[Item]) -> list[Raw]:
     groups = view.offering("resources")
     return [
-        entry
+        _rename_page(view, group, uri, entry, ListKind.RESOURCES)
+        if names.is_ui(uri)
+        else entry
         if _find_listing(groups, uri) is group and not names.is_ours(uri)
         else wire.with_member(entry, names.group_uri(group.name, uri), "uri")
         for group, uri, entry in items
@@ -201,11 +258,20 @@ def _rename(view: View, items: list[Item]) -> list[Raw]:
 def _rename_templates(view: View, items: list[Item]) -> list[Raw]:
     groups = view.offering("resources")
     return [
-        entry
+        _rename_page(view, group, template, entry, ListKind.TEMPLATES)
+        if names.is_ui(template)
+        else entry
         if _find_listing(groups, template, ListKind.TEMPLATES) is group and not names.is_ours(template)
         else wire.with_member(entry, names.group_template(group.name, template), "uriTemplate")
         for group, template, entry in items
     ]
+
+
+def _rename_page(view: View, group: GroupView, uri: str, entry: Raw, kind: ListKind) -> Raw:
+    from dynamic_mcp.proxy.apps import links_of
+
+    shown = links_of(view).shown_uri(group, uri)
+    return entry if shown == uri else wire.with_member(entry, shown, kind.key)
 
 
 def _params(request: Request) -> tuple[dict[str, Raw], str]:
@@ -221,8 +287,9 @@ def _find_listing(groups: list[GroupView], uri: str, kind: ListKind = ListKind.R
 
 
 def _find_matching(groups: list[GroupView], uri: str) -> GroupView | None:
-    for group in groups:
-        templates = group.catalog.entries(ListKind.TEMPLATES) if group.catalog else ()
-        if any(uri_template.matches(template, uri) for template in templates):
-            return group
-    return None
+    return next((group for group in groups if _has_template_of(group, uri)), None)
+
+
+def _has_template_of(group: GroupView, uri: str) -> bool:
+    templates = group.catalog.entries(ListKind.TEMPLATES) if group.catalog else ()
+    return any(uri_template.matches(template, uri) for template in templates)

@@ -141,7 +141,7 @@ class ToolSearch:
 
     async def _index_all(self, groups: list[GroupView]) -> list[_Indexed]:
         """Return what can be searched of these groups; what has not changed since the last time is used again."""
-        return [await self._index(group, group.catalog.tools) for group in groups if group.catalog is not None]
+        return [await self._index(group, group.catalog.model_tools) for group in groups if group.catalog is not None]
 
     async def _index(self, group: GroupView, tools: Mapping[str, Raw]) -> _Indexed:
         indexed, description = self._indexed.get(group), group.description
@@ -184,11 +184,11 @@ async def _list_tools(request: Request, group: GroupView, detail: Detail | None)
     catalog = await group.learn_catalog(request.client)
     missing = group.complaint([ListKind.TOOLS]) if catalog.may_have_more(ListKind.TOOLS) else ""
     limit = group.presentation.answers.limit if request.parent is None else NO_LIMIT  # no model reads it
-    chosen, rows = _fitting(catalog.tools, limit, detail)
+    chosen, rows = _fitting(catalog.model_tools, limit, detail)
     remarks = [
         catalog.instructions,
         _HOW_TO_GET_MORE.get(chosen, "") if detail is None else "",
-        _cut_remark(len(rows), len(catalog.tools)),
+        _cut_remark(len(rows), len(catalog.model_tools)),
         missing and f"Tools may be missing: {missing}. Those that you know may be called all the same.",
     ]
     return [format_tools(rows), *filter(None, remarks)]

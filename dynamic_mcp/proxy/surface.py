@@ -5,10 +5,8 @@ from __future__ import annotations
 from msgspec import Struct
 
 from dynamic_mcp.client import ClientInfo
-from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.apps import may_render
 from dynamic_mcp.proxy.known_clients import find_known
-
-APPS = "io.modelcontextprotocol/ui"
 
 
 class Surface(Struct, frozen=True):
@@ -27,9 +25,4 @@ PLAIN = Surface()
 def surface_of(hello: ClientInfo) -> Surface:
     """Return the surface of a client that has introduced itself like this."""
     known = find_known(hello.name, hello.version)
-    return Surface(known is not None and known.searches_tools, declares_apps(hello))
-
-
-def declares_apps(hello: ClientInfo) -> bool:
-    """Return whether a client declares that it renders UIs (the extension MCP Apps, capability negotiation)."""
-    return len(wire.member(hello.capabilities, "extensions", APPS)) > 0
+    return Surface(known is not None and known.searches_tools, may_render(hello.capabilities))

@@ -23,6 +23,7 @@ from dynamic_mcp.tools.meta_tools import CALL, CALL_READ, CALL_WRITE, CALLS, GET
 
 if TYPE_CHECKING:  # loaded with the first call, or the first client that is listed tools by themselves
     from dynamic_mcp.mcp.mirrored_headers import HeaderParameters
+    from dynamic_mcp.proxy.apps import OpenApps
     from dynamic_mcp.proxy.calls import Calls
     from dynamic_mcp.proxy.direct_listing import DirectListing, ListedTools
     from dynamic_mcp.proxy.listed_names import Named
@@ -44,22 +45,25 @@ class Tools:
         tasks: Callable[[], Tasks],
         search: Callable[[], ToolSearch],
         results: Callable[[], ResultStore],
+        open_apps: Callable[[], OpenApps],
     ) -> None:
         self._search = search
         self._listed_tools: WeakKeyDictionary[View, ListedTools] = WeakKeyDictionary()
         self._surfaces: WeakKeyDictionary[Client, Surface] = WeakKeyDictionary()
-        self._chains, self._tasks, self._results = chains, tasks, results
+        self._chains, self._tasks, self._results, self._open_apps = chains, tasks, results, open_apps
         self.own_tools: dict[str, OwnTool] = {}  # of features, by their names
 
     @cached_property
     def _calls(self) -> Calls:
         from dynamic_mcp.proxy.calls import Calls
 
-        return Calls(self._chains, self._tasks(), self.listed_tools, self.direct_listing, self._results())
+        return Calls(
+            self._chains, self._tasks(), self.listed_tools, self.direct_listing, self._results(), self._open_apps
+        )
 
     def surface_for(self, view: View, client: Client) -> Surface | None:
         """Return what decides which tools a client is listed; None where this view lists every client the same."""
-        if not view.differs_by_surface:
+        if not view.differs_by_surface and (view.scope.is_single or not _may_render(client)):
             return None
         found = self._surfaces.get(client)
         if found is None:
@@ -86,7 +90,11 @@ class Tools:
     def _find_direct_listing(self, view: View, client: Client) -> DirectListing | None:
         """Return the tools that a client is listed by themselves; None where the config lists none so."""
         lists_some = any(group.presentation.direct.shows_some for group in view.offering("tools"))
-        return self.direct_listing(view, client) if lists_some else None
+        return self.direct_listing(view, client) if lists_some or self._renders_apps(view, client) else None
+
+    def _renders_apps(self, view: View, client: Client) -> bool:
+        surface = self.surface_for(view, client)
+        return surface is not None and surface.renders_apps
 
     def header_parameters(self, view: View, name: str) -> HeaderParameters:
         """Return which parameters of a tool, by the name that it is listed with, are repeated in headers."""
@@ -168,6 +176,11 @@ class Tools:
             return self._calls.call_dynamic(request, verb, params)
         offered = f"`{CALL_READ}` or `{CALL_WRITE}`" if is_split else f"`{CALL}`"
         raise InvalidArguments(f"`{verb}` is not offered here", hint=f"use {offered} with the same arguments")
+
+
+def _may_render(client: Client) -> bool:
+    """Return whether a client may declare that it shows UIs, without what reads that exactly."""
+    return b"io.modelcontextprotocol" in bytes(client.hello.capabilities)
 
 
 def _entries(view: View, direct: DirectListing | None, added: list[Raw]) -> list[Raw]:

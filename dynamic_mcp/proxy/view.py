@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from itertools import chain
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from msgspec import Raw, Struct, structs
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # loaded with the first rule or filter
     from dynamic_mcp.proxy.allowed_lists import AllowedLists
 
 R = TypeVar("R", bound="RuleSet")
+D = TypeVar("D")
 
 _FEATURES = ("tools", "resources", "prompts")
 _METHODS = {AccessKind.TOOL: "tools/call", AccessKind.PROMPT: "prompts/get"}
@@ -204,6 +205,8 @@ class GroupView:
         match kind:
             case ListKind.TOOLS if self.overridden is not None or not self.presentation.tools.allows(key):
                 return False
+            case ListKind.TOOLS if key in self.catalog.app_tools:
+                return key in self.catalog.model_tools
             case ListKind.TOOLS | ListKind.PROMPTS:
                 named = AccessKind.TOOL if kind is ListKind.TOOLS else AccessKind.PROMPT
                 return self.rules is None or self.judge(named, key).is_visible
@@ -338,6 +341,7 @@ class View:
             group.presentation.direct.is_auto for group in self._groups.values()
         )
         self._singles: dict[str, View] = {}
+        self._derived: dict[object, object] = {}
 
     def __iter__(self) -> Iterator[GroupView]:
         return iter(self._groups.values())
@@ -352,6 +356,13 @@ class View:
     def get(self, name: str) -> GroupView | None:
         """Return the group of this name, if there is one."""
         return self._groups.get(name)
+
+    def derive(self, make: Callable[[View], D]) -> D:
+        """Return what is made of this view, the same while there is the view; it must not hold on to the view."""
+        found = self._derived.get(make)
+        if found is None:
+            found = self._derived[make] = make(self)
+        return cast("D", found)
 
     def has_tool(self, group: str, tool: str) -> bool:
         """Return whether a tool may be used, as far as that is known of its group."""

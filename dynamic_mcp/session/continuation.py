@@ -13,7 +13,7 @@ from functools import partial
 from msgspec import Struct
 
 from dynamic_mcp.errors import DynamicMcpError, Interrupted
-from dynamic_mcp.mcp import envelope, wire
+from dynamic_mcp.mcp import envelope, names, wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.session.answers import to_answer
@@ -28,6 +28,7 @@ _IDS = 1 << 32
 _INITIALIZE = "initialize"
 _LEVEL = "logging/setLevel"
 _SUBSCRIBE, _UNSUBSCRIBE = "resources/subscribe", "resources/unsubscribe"
+_READ = "resources/read"
 # Requests without effects, or with the same effect when repeated.
 _REPEATABLE = frozenset(
     {
@@ -75,7 +76,9 @@ class SessionJournal:
     def record_answer(self, request: Request, answer: Frame) -> None:
         """Store a request of the client that has a lasting effect."""
         if request.method in _LASTING and not len(answer.error):
-            self._keep(*_LASTING[request.method](request))
+            name, note = _LASTING[request.method](request)
+            if name:
+                self._keep(name, note)
 
     def record_question(self, id: int) -> None:
         """Store a request to the client that is in flight."""
@@ -102,11 +105,19 @@ def _name_subscription(request: Request) -> bytes:
     return b"subscription " + bytes(wire.member(request.params, "uri"))
 
 
+def _note_page(request: Request) -> tuple[bytes, bytes]:
+    """Return the note of a page of an app, which goes on to call tools; no other resource has a lasting effect."""
+    uri = wire.member(request.params, "uri")
+    name = b"page " + bytes(uri) if names.is_ui(wire.text(uri) or "") else b""
+    return name, wire.request_line(0, _READ, wire.encode({"uri": uri}))
+
+
 _LASTING = {
     _INITIALIZE: _note,
     _LEVEL: _note,
     _SUBSCRIBE: _note_subscription,
     _UNSUBSCRIBE: _forget_subscription,
+    _READ: _note_page,
 }
 
 
@@ -141,8 +152,8 @@ class Resumption:
             self._answer_interrupted(line, partial(reply, number))
 
     async def _repeat(self, frame: Frame) -> None:
-        if frame.method == _SUBSCRIBE:  # its server may take long to start
-            self.tasks.create(self._ask(frame), name="renewed subscription")
+        if frame.method in (_SUBSCRIBE, _READ):  # its server may take long to start
+            self.tasks.create(self._ask(frame), name=f"repeated {frame.method}")
         else:
             await self._ask(frame)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 
 import pytest
 
 from dynamic_mcp.cli.output import Progress
 from tests.cli.commands import CliRunner
-from tests.program import full, odd, running
+from tests.program import UPSTREAMS, full, odd, running
 from tests.terminal import INTERRUPT, open_terminal, strip_escapes
 
 
@@ -19,6 +20,20 @@ def test_piped_tools_are_json_with_their_group(cli: CliRunner) -> None:
     by_name = {tool["name"]: tool for tool in done.json}
     assert by_name["echo"]["group"] == "full"
     assert by_name["echo"]["inputSchema"] == {"type": "object"}
+
+
+def test_a_tool_for_apps_is_listed_with_a_word_and_cannot_be_called(cli: CliRunner) -> None:
+    poll = {"name": "poll", "description": "Polls.", "inputSchema": {}, "_meta": {"ui": {"visibility": ["app"]}}}
+    listed = json.dumps({"tools": [{"name": "show", "description": "Shows.", "inputSchema": {}}, poll]})
+    cli.configure({"up": {"command": sys.executable, "args": [str(UPSTREAMS / "scripted.py"), "tools/list", listed]}})
+
+    rows = [line.split() for line in cli.run("tools", "up", "--table").out.splitlines()]
+
+    assert ["show", "Shows."] in rows
+    assert ["poll", "(for", "apps", "only)", "Polls."] in rows
+    done = cli.run("call", "up", "poll")
+    assert done.code != 0
+    assert "no tool of group `up` is named `poll`" in done.err + done.out
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def diary_of_person(name: str) -> Json:
     return {**DIARY, "elicited": elicited, "sampled": f"{name}{DIARY['sampled']}"}
 
 
-async def diary_printed_by(*command: str, person: str = "") -> Json:
+async def diary_printed_by(*command: str, person: str = "", within_s: float = BOUND_S) -> Json:
     """Run a client and return the diary that it prints."""
     done = await asyncio.to_thread(
         subprocess.run,
@@ -76,7 +76,7 @@ async def diary_printed_by(*command: str, person: str = "") -> Json:
         env={**os.environ, "DYNAMIC_MCP_TEST_PERSON": person},
         capture_output=True,
         text=True,
-        timeout=BOUND_S,
+        timeout=within_s,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -109,6 +109,20 @@ async def test_what_lasts_is_done_again_and_the_client_sees_nothing_of_it() -> N
     assert after.replies == {}
 
 
+async def test_an_app_that_was_opened_stays_open() -> None:
+    before = Process()
+    await before.request(1, "initialize", HELLO)
+    await before.request(2, "resources/read", {"uri": "ui://a/page", "_meta": {"progressToken": 1}})
+    await before.request(3, "resources/read", {"uri": "file:///a"})
+    notes = [json.loads(note) for note in before.notes.values()]
+
+    after = Process(Continuation(1, before.notes))
+    await after.resume()
+
+    assert [note["params"] for note in notes[1:]] == [{"uri": "ui://a/page"}]
+    assert after.desk.asked == ["resources/read"]
+
+
 async def test_what_was_refused_does_not_last() -> None:
     process = Process()
     process.desk.refused = {"logging/setLevel", "resources/subscribe"}

@@ -98,7 +98,7 @@ def _describe(name: str, group: GroupView) -> dict[str, object]:
 def _tools(view: View, group: GroupView, catalog: Catalog) -> list[Raw]:
     """Return the tools that are not listed by themselves, under the names by which they are called."""
     shows = group.presentation.direct.shows
-    scoped = [(group, tool) for tool in catalog.tools if not shows(group.own_name(tool))]
+    scoped = [(group, tool) for tool in catalog.model_tools if not shows(group.own_name(tool))]
     names = listed_names(scoped, view.offering("tools"))
     return [wire.with_member(catalog.tools[tool], name, "name") for name, (_, tool) in names.items()]
 

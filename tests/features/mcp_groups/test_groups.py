@@ -213,3 +213,10 @@ async def test_a_name_that_was_made_to_fit_says_which_group_it_is() -> None:
         (listed,) = await on.list_groups()
         assert (listed["name"], listed["_meta"]) == ("my-server", {"dynamic-mcp/group": "My Server"})
         assert len(await on.tools_of("my-server")) == 1
+
+
+async def test_a_tool_that_is_for_apps_is_in_no_group() -> None:
+    shown, hidden = tool("draw"), tool("refresh", _meta={"ui": {"visibility": ["app"]}})
+    server = FakeUpstream({"tools/list": {"tools": [shown, hidden]}})
+    async with serving({"charts": server}) as scene:
+        assert await scene.tools_of("charts") == ["charts__draw"]

@@ -1,0 +1,132 @@
+"""The apps of several servers behind one: whose page a `ui://` URI is, and who may call what only apps may call.
+
+To a host, all groups are one server. A tool's UI comes from the tool's own group all the same: where two groups know
+a URI, neither has it, and both are listed as `ui://<group>+<rest>`. What tools say of UIs is read in `mcp/apps.py`.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from weakref import WeakKeyDictionary
+
+from msgspec import Raw
+
+from dynamic_mcp.client import Client
+from dynamic_mcp.errors import ResourceNotFound
+from dynamic_mcp.groups.catalog import Catalog, ListKind
+from dynamic_mcp.mcp import names
+from dynamic_mcp.mcp.apps import may_render, with_links
+from dynamic_mcp.proxy.listed_names import Named
+from dynamic_mcp.proxy.view import GroupView, View
+
+_LISTS = (ListKind.RESOURCES, ListKind.TEMPLATES)
+
+
+class AppLinks:
+    """Whose each `ui://` URI is, among the groups of a view that offer resources."""
+
+    def __init__(self, view: View) -> None:
+        self._groups = {group.name: group for group in view.offering("resources")}
+        self._catalogs: list[Catalog | None] = []
+        self._owners: dict[str, GroupView | None] = {}
+        self._with_pages: set[str] = set()
+
+    def shown_uri(self, group: GroupView, uri: str) -> str:
+        """Return the URI, or template, by which clients know one of a group."""
+        is_its_own = self._look().get(uri) is group and self._reads_as(uri) is None
+        return uri if is_its_own else names.group_ui_uri(group.name, uri)
+
+    def find(self, uri: str) -> tuple[GroupView, str] | None:
+        """Return the group that a URI belongs to, and the URI as that group knows it; None if no group knows it.
+
+        Raises ResourceNotFound for one that several know, since the client may mean any of them.
+        """
+        if (found := self._reads_as(uri)) is not None:
+            return found
+        owners = self._look()
+        if uri not in owners:
+            return None
+        if (owner := owners[uri]) is None:
+            raise ResourceNotFound(uri)
+        return owner, uri
+
+    def show(self, group: GroupView, tool: str) -> Raw:
+        """Return the definition of a tool with the links that clients know; without a link that they cannot read."""
+        assert group.catalog is not None, "only tools of known catalogs are shown"
+        entry, app = group.catalog.tools[tool], group.catalog.app_tools.get(tool)
+        return entry if app is None else with_links(entry, app, lambda uri: self._link(group, uri))
+
+    def is_of_app(self, group: GroupView, tool: str) -> bool:
+        """Return whether a tool has a UI that clients can read, or is for such UIs of its group only."""
+        app = group.catalog.app_tools.get(tool) if group.catalog else None
+        if app is None:
+            return False
+        if app.is_for_model:
+            return any(self._may_read(group, uri) for uri in app.links.values())
+        self._look()
+        return app.is_for_app and group.name in self._with_pages
+
+    def _link(self, group: GroupView, uri: str) -> str | None:
+        return self.shown_uri(group, uri) if self._may_read(group, uri) else None
+
+    def _may_read(self, group: GroupView, uri: str) -> bool:
+        return group.name in self._groups and names.is_ui(uri) and group.may_read(uri)
+
+    def _reads_as(self, uri: str) -> tuple[GroupView, str] | None:
+        """Return the group, and its own URI, that a URI with a group in its authority means."""
+        named = names.split_ui_uri(uri)
+        group = None if named is None else self._groups.get(named[0])
+        return None if named is None or group is None else (group, named[1])
+
+    def _look(self) -> dict[str, GroupView | None]:
+        """Return the owner of each URI, found again when catalogs have changed; None where several know it."""
+        catalogs = [group.catalog for group in self._groups.values()]
+        if len(catalogs) != len(self._catalogs) or not all(map(operator.is_, catalogs, self._catalogs)):
+            owners: dict[str, GroupView | None] = {}
+            with_pages = set[str]()
+            for group in self._groups.values():
+                for uri in set(self._known(group)):
+                    owners[uri] = None if uri in owners else group
+                    with_pages.add(group.name)
+            self._catalogs, self._owners, self._with_pages = catalogs, owners, with_pages
+        return self._owners
+
+    def _known(self, group: GroupView) -> Iterator[str]:
+        """Yield the URIs and templates of UIs that a group lists, or names in its tools: those need not be listed."""
+        if group.catalog is None:
+            return
+        for app in group.catalog.app_tools.values():
+            yield from (uri for uri in app.links.values() if self._may_read(group, uri))
+        for kind in _LISTS:
+            yield from filter(names.is_ui, group.catalog.entries(kind))
+
+
+def links_of(view: View) -> AppLinks:
+    """Return whose the `ui://` URIs of a view are."""
+    return view.derive(AppLinks)
+
+
+class OpenApps:
+    """The groups of whose apps each client may show one, since it has read a page of theirs."""
+
+    def __init__(self) -> None:
+        self._groups: WeakKeyDictionary[Client, dict[str, None]] = WeakKeyDictionary()
+
+    def record_read(self, client: Client, group: GroupView) -> None:
+        """Record that a client has read a page of a group; one that shows none is no host of apps."""
+        if may_render(client.hello.capabilities):
+            self._groups.setdefault(client, {})[group.name] = None
+
+    def may_call(self, client: Client, group: GroupView, tool: str) -> bool:
+        """Return whether an app that a client may show is allowed to call a tool."""
+        if group.catalog is None or tool not in group.catalog.tools or group.name not in self._groups.get(client, ()):
+            return False
+        app = group.catalog.app_tools.get(tool)
+        return app is None or app.is_for_app
+
+    def find(self, client: Client, view: View, tool: str) -> list[Named]:
+        """Return the tools that such an app may mean by a name: it has those that its own server gives them."""
+        groups = (view.get(name) for name in self._groups.get(client, ()))
+        shown = [(group, group.shown_name(tool)) for group in groups if group is not None and group.offers("tools")]
+        return [(group, name) for group, name in shown if self.may_call(client, group, name)]
