@@ -61,6 +61,8 @@ def machine(tmp_path: Path) -> dict[str, str]:
     for name in ("git", "npx", "postgres-mcp", "tracker-mcp", "uvx", "weather-mcp"):
         (folder / name).write_text("#!/bin/sh\n")
         (folder / name).chmod(0o755)
+    for directory in ("skills", "work/skills"):
+        (tmp_path / directory).mkdir(parents=True)
     return {"PATH": str(folder), "HOME": str(tmp_path)}
 
 

@@ -19,6 +19,7 @@ import dynamic_mcp
 from dynamic_mcp.cli.machine import local_machine
 from dynamic_mcp.cli.proxy_status import ProcessInfo, parse_ps, read_processes
 from dynamic_mcp.cli.runner import run
+from dynamic_mcp.cli.wizard import split_words
 from dynamic_mcp.config.addresses import TcpAddress
 from dynamic_mcp.doctor.files import check_file
 from dynamic_mcp.doctor.listening import check_address
@@ -312,6 +313,12 @@ def test_sockets_are_in_the_runtime_directory_of_systemd_on_linux_only(platform:
 )
 def test_words_are_quoted_for_the_shell_of_the_system(platform: str, quoted: str) -> None:
     assert quote("a", "$b c", platform=platform) == quoted
+
+
+def test_a_typed_command_keeps_the_backslashes_of_a_path_on_windows() -> None:
+    typed = r"""C:\bin\server.exe "C:\my files" x"""
+    assert split_words(typed, "win32") == [r"C:\bin\server.exe", r"C:\my files", "x"]
+    assert split_words(r'''a\ b "c d"''', "linux") == ["a b", "c d"]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """What tests need to know of Windows."""
 
 import ctypes
+import os
 import sys
 from pathlib import Path
 
@@ -20,6 +21,20 @@ OF_OTHER_SYSTEMS = _FOR_POSIX if sys.platform == "win32" else _FOR_WINDOWS
 def is_wine() -> bool:
     """Return whether this Windows is Wine, which differs from it in corners."""
     return sys.platform == "win32" and hasattr(ctypes.windll.ntdll, "wine_get_version")
+
+
+def home_variables(home: Path) -> dict[str, str]:
+    """Return the variables that name a home on this system."""
+    variables = {"HOME": str(home)}
+    if sys.platform == "win32":
+        local, roaming = home / "AppData" / "Local", home / "AppData" / "Roaming"
+        variables |= {"USERPROFILE": str(home), "APPDATA": str(roaming), "LOCALAPPDATA": str(local)}
+    return variables
+
+
+def user_dir(elsewhere: Path) -> Path:
+    """Return the directory that has the user's config: on Windows, that of the test, and `elsewhere` on others."""
+    return Path(os.environ["WIN_PD_OVERRIDE_LOCAL_APPDATA"] if sys.platform == "win32" else elsewhere, "dynamic-mcp")
 
 
 def grant(place: Path, rights: str) -> None:

@@ -69,12 +69,25 @@ class GroupStats:
 
 
 @dataclass(frozen=True)
+class AutoStats:
+    """What `direct: "auto"` lists the clients that search listed tools themselves; their models read only a part."""
+
+    clients: tuple[str, ...]
+    tools: int
+    listed: Cost
+
+
+@dataclass(frozen=True)
 class Stats:
-    """All groups, and the start of every conversation. `counted` names the method of counting tokens."""
+    """All groups, and the start of every conversation. `counted` names the method of counting tokens.
+
+    `auto` is None where the config does not choose by client.
+    """
 
     counted: str
     groups: tuple[GroupStats, ...]
     start: Cost
+    auto: AutoStats | None = None
 
     @property
     def tools(self) -> int:
@@ -97,7 +110,8 @@ class Stats:
     def to_json(self) -> dict[str, object]:
         total = {name: asdict(getattr(self, name)) for name in ("direct", "start", "after_search", "after_group")}
         groups = [{key: value for key, value in asdict(each).items() if value != ""} for each in self.groups]
-        return {"tokens": self.counted, "groups": groups, "all": {"tools": self.tools, **total}}
+        auto = {} if self.auto is None else {"auto": asdict(self.auto)}
+        return {"tokens": self.counted, "groups": groups, "all": {"tools": self.tools, **total}, **auto}
 
 
 def show_stats(context: Invocation, *, is_partial: bool) -> int:
@@ -123,7 +137,17 @@ async def _measure(context: Invocation, config: Config) -> Stats:
             counter = await asyncio.to_thread(_load_counter)
         meter = _Meter(client, counter)
         groups = [await meter.measure_group(group, error) for group, error in zip(client.groups, errors, strict=True)]
-        return Stats(counter.name, tuple(groups), await meter.measure_start())
+        return Stats(counter.name, tuple(groups), await meter.measure_start(), _find_auto(config, groups))
+
+
+def _find_auto(config: Config, groups: Sequence[GroupStats]) -> AutoStats | None:
+    found = [each for each in groups if config.presentations[each.group].direct.is_auto]
+    if not found:
+        return None
+    from dynamic_mcp.proxy.known_clients import KNOWN_CLIENTS
+
+    titles = dict.fromkeys(each.title for each in KNOWN_CLIENTS if each.searches_tools)
+    return AutoStats(tuple(titles), sum(each.tools for each in found), sum((each.direct for each in found), Cost()))
 
 
 async def _load_catalog(group: ClientGroup) -> str:
@@ -205,8 +229,16 @@ def _show(stats: Stats, out: Output) -> None:
         ("with dynamic-mcp, until a tool is needed", stats.start),
         ("with dynamic-mcp, after one search (the longest)", stats.after_search),
     ]
+    if stats.auto is not None:
+        lines.append(("listed by `auto` to clients that search, outside the context", stats.auto.listed))
     rows = [[words, f"{cost.tokens:,}", _share(cost, stats.direct)] for words, cost in lines]
     out.print_table(("A CONVERSATION", "TOKENS", "SHARE"), rows)
+    if stats.auto is not None:
+        out.print_line("")
+        out.print_line(
+            f"`auto` lists {', '.join(stats.auto.clients)} the tools, as many as `max_direct` allows; they keep them"
+            " out of the context until their own search finds them. Other clients get the two tools."
+        )
     if 0 < stats.direct.tokens < stats.after_search.tokens:
         out.print_line("")
         out.print_line(_FEW_TOOLS)

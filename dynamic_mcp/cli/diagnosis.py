@@ -87,6 +87,7 @@ def _check_files(file: Path) -> tuple[Config | None, list[Finding]]:
     found = [
         *_check_access(config, load_catalogs),
         *_check_address(config),
+        *_check_direct(config, load_catalogs),
         *_check_features(config, load_catalogs),
         *_check_variables(file, os.environ),
     ]
@@ -111,6 +112,14 @@ def _check_access(config: Config, load_catalogs: KnownCatalogs) -> list[Finding]
     except DynamicMcpError as exc:
         return [Finding(Level.ERROR, "tokens", exc.message, exc.hint, exc.exit_code)]
     return list(check_access_rules(config, load_catalogs(), token_roles))
+
+
+def _check_direct(config: Config, load_catalogs: KnownCatalogs) -> list[Finding]:
+    if not any(each.direct.is_all for each in config.presentations.values()):
+        return []
+    from dynamic_mcp.doctor.direct import check_max_direct
+
+    return list(check_max_direct(config, load_catalogs()))
 
 
 def _check_address(config: Config) -> list[Finding]:

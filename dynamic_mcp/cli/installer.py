@@ -34,6 +34,7 @@ from dynamic_mcp.importer.installer import InstallPlan, find_target, list_target
 from dynamic_mcp.importer.journal import ChangedSince, JournalEntry
 from dynamic_mcp.importer.model import Machine, ToolScope
 from dynamic_mcp.importer.planner import RemainingServer, Replacement, plan_replacement, read_output
+from dynamic_mcp.proxy.known_clients import KnownClient, find_known_tool
 
 
 class Start(Struct, frozen=True):
@@ -97,6 +98,8 @@ def _install(
     else:
         needed = RequiredVariables(variables_in(start.headers), {})
     program, caveat = find_own_program()
+    is_auto = config is not None and _uses_auto(config, start.profile)
+    known = find_known_tool(adapter.name) if is_auto else None
     result = plan_installation(
         adapter,
         where,
@@ -106,6 +109,7 @@ def _install(
         headers=start.headers,
         variables=needed.names,
         replacements=replacement.servers if replacement else None,
+        may_hide=known is not None and known.searches_tools,
     )
     if dry_run:
         _show_diff(context, result, start.headers)
@@ -116,6 +120,8 @@ def _install(
         _record(context, "install", adapter, where, {name: each for name, each in changed.items() if each})
     if not result.is_needed:
         context.out.say(f"`{result.file}` already has the entry")
+    if is_auto:
+        context.out.say(_describe_listing(adapter, known))
     warn_about_limits(context.out, adapter, result, needed, "" if result.is_remote else caveat)
     if replacement is not None:
         _report_remaining(context, adapter, replacement)
@@ -209,6 +215,26 @@ def _scope(adapter: Adapter, scope: str, machine: Machine) -> ToolScope:
             find_target(adapter, each, machine)
             return each
     return ToolScope.USER
+
+
+def _uses_auto(config: Path, profile: str | None) -> bool:
+    """Return whether a config lists tools by what each AI tool makes of them; not if it is invalid."""
+    try:
+        root = parse(config).root
+    except ConfigError:
+        return False
+    chosen = root.profiles[profile].direct if profile is not None and profile in root.profiles else None
+    shared = root.settings.defaults.direct
+    of_servers = (shared if each.direct is None else each.direct for each in root.servers.values())
+    return any(each is not None and each.is_auto for each in ([chosen] if chosen is not None else of_servers))
+
+
+def _describe_listing(adapter: Adapter, known: KnownClient | None) -> str:
+    """Say what `direct: "auto"` means for a tool, and why."""
+    if known is not None and known.searches_tools:
+        return f'`"direct": "auto"` lists {adapter.title} all tools, since {known.why}'
+    why = "is not known to search listed tools itself" if known is None else known.why
+    return f'`"direct": "auto"` gives {adapter.title} the two tools, since it {why.removeprefix("it ")}'
 
 
 def _read_needs(context: Invocation, config: Path) -> RequiredVariables:

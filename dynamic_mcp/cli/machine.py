@@ -35,4 +35,4 @@ def timestamp() -> str:
 def shorten_path(file: Path) -> str:
     """Return a path as a person writes it, with `~` for the home directory."""
     home = Path.home()
-    return f"~/{file.relative_to(home)}" if file.is_relative_to(home) else str(file)
+    return f"~{os.sep}{file.relative_to(home)}" if file.is_relative_to(home) else str(file)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shlex
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from dynamic_mcp.cli.own_client import open_own_client
 from dynamic_mcp.cli.runner import run
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import ConfigError, DynamicMcpError, InvalidArguments, LoginNeeded, TimedOut
+from dynamic_mcp.importer.convert.program import split_command_line
 from dynamic_mcp.importer.model import Entry
 from dynamic_mcp.importer.planner import build_config
 from dynamic_mcp.proxy.client_group import ClientGroup
@@ -88,7 +88,11 @@ def set_up(context: Invocation, *, yes: bool, daemon: bool | None = None, platfo
         import_flow.show_warnings(context.out, planned.plan)
         context.out.say("These AI tools have no servers yet.")
         return _add_by_hand(context, file, may_ask=not yes, daemon=daemon)
-    setup = _decide_on_daemon(_decide(context, planned, prompt), prompt, choice=daemon)
+    decided = _decide(context, planned, prompt)
+    if not decided.has_config:
+        context.out.say("No server is left, so nothing was changed.")
+        return _add_by_hand(context, file, may_ask=not yes, daemon=daemon)
+    setup = _decide_on_daemon(decided, prompt, choice=daemon)
     if not setup.has_changes:
         context.out.say("Everything is set up already; nothing was changed.")
         return 0
@@ -206,7 +210,7 @@ def _add(context: Invocation, file: Path) -> None:
     question = "Command with arguments, or URL:"
     start = questionary.text(question, validate=_validate_command).unsafe_ask().strip()
     description = questionary.text("What it is good for, in one line (optional):").unsafe_ask().strip()
-    source = ["--url", start] if "://" in start else ["--", *shlex.split(start)]
+    source = ["--url", start] if "://" in start else ["--", *split_words(start)]
     try:
         invoke(
             ["add", name, "--config", str(file), *(["--description", description] if description else []), *source]
@@ -215,9 +219,14 @@ def _add(context: Invocation, file: Path) -> None:
         context.out.say(f"error: {exc}", "red")
 
 
+def split_words(text: str, platform: str = sys.platform) -> list[str]:
+    """Return the words of a typed command, in which a backslash of Windows stays one. Raises ValueError."""
+    return split_command_line(text, is_windows=platform == "win32")
+
+
 def _validate_command(text: str) -> bool | str:
     try:
-        return bool(shlex.split(text))
+        return bool(split_words(text))
     except ValueError as exc:
         return f"cannot be read: {exc}"
 

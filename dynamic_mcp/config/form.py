@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from msgspec import Meta, field
 
 from dynamic_mcp.config.access import Access, Profiles, ToolEffects
-from dynamic_mcp.config.resolved import DaemonConfig, Embeddings, Features, Log, OAuth, Retry, Timeouts, ToolFilter
+from dynamic_mcp.config.resolved import (
+    DaemonConfig,
+    DirectLimit,
+    Embeddings,
+    Features,
+    Log,
+    OAuth,
+    Retry,
+    Timeouts,
+    ToolFilter,
+)
 from dynamic_mcp.config.section import (
     Everyday,
     OfFeature,
@@ -33,6 +43,7 @@ from dynamic_mcp.config.types import (
     Strings,
     Url,
     Variables,
+    check_names,
     unique,
 )
 from dynamic_mcp.features.table import section_of
@@ -64,6 +75,8 @@ else:
 # The tag of servers. A file cannot set it, since keys with `x-` are ignored.
 _KIND = "x-kind"
 
+_TAGS = {"cli": "cli", "url": "remote", "command": "stdio", "skills": "skills"}
+
 # Other tools have other names for streamable HTTP.
 _RemoteType = Annotated[
     Literal["http", "sse"],
@@ -72,6 +85,9 @@ _RemoteType = Annotated[
         written=Literal["http", "streamable-http", "streamable_http", "streamableHttp", "sse"],
         type_name="`http` or `sse`",
     ),
+]
+_Folders = Annotated[
+    tuple[str, ...], Value(check_names, written=list[str], schema={"minItems": 1}, type_name="a list of paths")
 ]
 _Description = Annotated[
     str | None, "What this server is for, in one line. The model reads it to choose a server.", Everyday()
@@ -91,12 +107,12 @@ def root(tree: object) -> "Root":
 
 
 def kind(server: object) -> str | None:
-    """Return `stdio` for a program, `remote` for a URL, `cli` for commands, None for an unknown type."""
+    """Return the tag of a server's section by the field that says what it is; None for an unknown type."""
     if not isinstance(server, dict):
         return "stdio"
     match server.get("type"):
         case None:
-            return "cli" if "cli" in server else "remote" if "url" in server else "stdio"
+            return next((tag for field, tag in _TAGS.items() if field in server), "stdio")
         case "stdio":
             return "stdio"
         case "http" | "streamable-http" | "streamable_http" | "streamableHttp" | "sse":
@@ -249,6 +265,17 @@ class CommandLineEntry(Shared, frozen=True, kw_only=True, tag_field=_KIND, tag="
     description: _Description = None
 
 
+class SkillsEntry(Shared, frozen=True, kw_only=True, tag_field=_KIND, tag="skills"):
+    """Folders of skills, which dynamic-mcp serves itself."""
+
+    skills: Annotated[
+        _Folders,
+        "Folders, relative to the config, in which each directory with a `SKILL.md` is a skill. Changes are noticed.",
+        Everyday(),
+    ]
+    description: _Description = None
+
+
 class Search(Section, frozen=True):
     """How `get_dynamic_tools` searches."""
 
@@ -276,6 +303,11 @@ class Settings(Section, frozen=True):
         "Offer `call_dynamic_tool_read` and `call_dynamic_tool_write` instead of one tool, so that a client can"
         " approve reads separately. Default: false.",
     ] = False
+    max_direct: Annotated[
+        Annotated[DirectLimit | Literal[False] | None, Switch()],
+        "How much is listed directly at most: named tools and the most used ones first, and the rest behind the two"
+        " meta-tools; `false` lifts the limit. Default: 120 tools or 20000 tokens.",
+    ] = None
     log: Annotated[Log, "The log of a serving proxy.", Everyday()] = Log()
     daemon: Annotated[
         Annotated[DaemonConfig | Literal[False] | None, Switch()],
@@ -362,7 +394,7 @@ class Settings(Section, frozen=True):
     ] = ()
 
 
-Server = ProgramEntry | RemoteEntry | CommandLineEntry
+Server = ProgramEntry | RemoteEntry | CommandLineEntry | SkillsEntry
 _KINDS = TaggedUnion(
     kind,
     key="type",

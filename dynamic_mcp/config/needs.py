@@ -26,6 +26,7 @@ _TEXTS = (
     "headers",
     "oauth",
     "cli",
+    "skills",
 )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from msgspec.structs import replace
 
@@ -20,6 +20,7 @@ from dynamic_mcp.config.resolved import (
     CallHandling,
     CommandLine,
     Config,
+    DirectLimit,
     Features,
     GroupConfig,
     Pinning,
@@ -138,6 +139,7 @@ def resolve(root: form.Root, file: Path, *, surroundings: Surroundings) -> Confi
         log=settings.log,
         embeddings=embeddings,
         split_calls=settings.split_calls,
+        max_direct=None if settings.max_direct is False else settings.max_direct or DirectLimit(),
         daemon=settings.daemon or None,
         http=http,
         roots=roots,
@@ -207,8 +209,8 @@ def _group(
     group = GroupConfig(
         name=name,
         timeouts=timeouts,
-        eager=_first(server.connect, defaults.connect, default="lazy") == "eager",
-        idle_after_s=None if idle_s == inf else idle_s,
+        eager=_first(server.connect, defaults.connect, default=_usual_connect(server)) == "eager",
+        idle_after_s=None if idle_s == inf or isinstance(server, form.SkillsEntry) else idle_s,
         attempts=_merged(Retry, defaults.retry, server.retry).attempts,
         concurrency=_first(server.concurrency, defaults.concurrency, default=64),
         max_message_bytes=settings.max_message_bytes,
@@ -218,6 +220,11 @@ def _group(
         empty=made.empty,
     )
     return group, made.warnings
+
+
+def _usual_connect(server: form.Server) -> Literal["lazy", "eager"]:
+    """Return when a server is connected that does not say it: folders are read at once, as nothing is started."""
+    return "eager" if isinstance(server, form.SkillsEntry) else "lazy"
 
 
 def _bounded(upstream: Upstream, timeouts: Timeouts) -> tuple[Upstream, Timeouts]:
@@ -269,6 +276,8 @@ def _effects(server: form.Server) -> ToolEffects:
     """Return the effects of the tools. Those of a command line program are in the annotations that its pack makes."""
     if isinstance(server, form.CommandLineEntry):
         return ToolEffects(trusts_annotations=True)
+    if isinstance(server, form.SkillsEntry):  # it has no tools
+        return ToolEffects()
     return replace(server.effects, trusts_annotations=server.trust_annotations)
 
 
@@ -297,9 +306,13 @@ def _pinning(name: str, server: form.Server, settings: form.Settings) -> Pinning
             written = [url]
         case form.CommandLineEntry(cli=cli):
             written = [cli.use, cli.command or ""]
+        case form.SkillsEntry(skills=folders):
+            written = [*folders]
     authenticates = bool(settings.http and settings.http.auth)
     default: Policy = "hold" if authenticates else "warn"
     if feature_with_gates() is None:
+        default = "trust"
+    if isinstance(server, form.SkillsEntry):  # who writes the files writes the config
         default = "trust"
     policy = _first(server.definitions, settings.defaults.definitions, default=default)
     return Pinning(policy, sha256(wire.encode([name, *written])).hexdigest())

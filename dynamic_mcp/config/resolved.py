@@ -151,6 +151,12 @@ class CommandLine(Private, frozen=True):
     at_files: bool = False
 
 
+class SkillFolders(Struct, frozen=True):
+    """Folders of skills, which this process serves itself."""
+
+    folders: tuple[str, ...]
+
+
 Grant = Literal["authorization_code", "client_credentials", "jwt_bearer", "cross_app"]
 
 
@@ -270,7 +276,7 @@ class Broken(Struct, frozen=True):
     reason: str
 
 
-Upstream = Program | Remote | CommandLine | Broken
+Upstream = Program | Remote | CommandLine | SkillFolders | Broken
 
 
 class Pinning(Struct, frozen=True):
@@ -366,7 +372,7 @@ class GroupConfig(Struct, frozen=True):
                 return command.replace("\\", "/").rstrip("/").rpartition("/")[2]
             case Remote(url=url):
                 return _host(url)
-            case Broken():
+            case SkillFolders() | Broken():
                 return self.name
 
 
@@ -401,6 +407,15 @@ class DaemonConfig(Section, frozen=True):
             force_setattr(self, "linger_s", None)
 
 
+class DirectLimit(Section, frozen=True):
+    """How much is listed directly at most: whatever is reached first. The rest is behind the two tools."""
+
+    tools: Annotated[Annotated[int, Meta(ge=1)], "How many tools. Default: 120."] = 120
+    tokens: Annotated[Annotated[int, Meta(ge=1)], "How many tokens, estimated as 4 bytes each. Default: 20000."] = (
+        20_000
+    )
+
+
 class Embeddings(Section, Private, frozen=True):
     """Your own embeddings endpoint with OpenAI's API. It receives the descriptions of tools, and queries."""
 
@@ -425,7 +440,8 @@ class Config(Struct, frozen=True):
     `presentations` has one entry for each group, by its name; `file_warnings` are about the file as a whole;
     `embeddings` is the endpoint for vectors; with `daemon` None, each client has its own servers; with `http` None,
     HTTP is not served, as in the config of a workspace. `roots` are URIs; `access` None is no rules. `audit`,
-    `telemetry`, `metrics` and `scripts` None are off. `lock_file` None is the state directory.
+    `telemetry`, `metrics` and `scripts` None are off. `lock_file` None is the state directory, `max_direct` None no
+    limit.
     """
 
     file: Path
@@ -438,6 +454,7 @@ class Config(Struct, frozen=True):
     log: Log = Log()
     embeddings: Embeddings | None = None
     split_calls: bool = False
+    max_direct: DirectLimit | None = DirectLimit()
     daemon: DaemonConfig | None = None
     http: "Http | None" = None
     roots: tuple[str, ...] = ()

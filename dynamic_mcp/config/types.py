@@ -222,7 +222,11 @@ class DirectTools(Struct, frozen=True):
         return self.is_all or self.is_auto or bool(self.globs)
 
     def shows(self, tool: str) -> bool:
-        return self.is_all or any(fnmatchcase(tool, glob) for glob in self.globs)
+        return self.is_all or self.names(tool)
+
+    def names(self, tool: str) -> bool:
+        """Return whether a glob matches a tool."""
+        return any(fnmatchcase(tool, glob) for glob in self.globs)
 
 
 def _parse_direct(value: object) -> DirectTools:

@@ -20,6 +20,7 @@ from dynamic_mcp.config.resolved import (
     OAuth,
     Program,
     Remote,
+    SkillFolders,
     Upstream,
 )
 from dynamic_mcp.config.substitute import Substitution, Surroundings, expand, resolve_path
@@ -45,7 +46,7 @@ def resolve_upstream(
 ) -> ResolvedUpstream:
     """Resolve the upstream of the server at these keys."""
     texts = Substitution(surroundings.all_variables())
-    resolved: Program | Remote | CommandLine | None
+    resolved: Program | Remote | CommandLine | SkillFolders | None
     match server:
         case form.ProgramEntry():
             resolved = _resolve_program(at, server, settings.defaults, texts=texts, surroundings=surroundings)
@@ -55,6 +56,8 @@ def resolve_upstream(
             from dynamic_mcp.config.command_line import resolve_command_line  # with the first of them: it reads packs
 
             resolved = resolve_command_line((*at, "cli"), server.cli, texts=texts, surroundings=surroundings)
+        case form.SkillsEntry():
+            resolved = _resolve_folders((*at, "skills"), server, texts=texts, surroundings=surroundings)
     result = resolved if resolved is not None and not texts.failures else Broken("; ".join(texts.failures))
     return ResolvedUpstream(result, texts.warnings, tuple(texts.unset), tuple(texts.empty))
 
@@ -166,6 +169,13 @@ def resolve_roots(written: Iterable[str], surroundings: Surroundings) -> tuple[t
     filled = [texts.fill(("settings", "roots", str(number)), each) for number, each in enumerate(written)]
     uris = tuple(each if "://" in each else resolve_path(each, surroundings).as_uri() for each in filled)
     return uris, [*texts.warnings, *texts.failures]
+
+
+def _resolve_folders(
+    at: Keys, server: form.SkillsEntry, *, texts: Substitution, surroundings: Surroundings
+) -> SkillFolders:
+    written = [texts.fill((*at, i), folder, is_required=True) for i, folder in enumerate(server.skills)]
+    return SkillFolders(tuple(str(resolve_path(each, surroundings)) for each in written))
 
 
 def _resolve_remote(

@@ -13,7 +13,7 @@ from dynamic_mcp.config.access import Profile
 from dynamic_mcp.config.keys import format_path
 from dynamic_mcp.config.old_names import Renaming
 from dynamic_mcp.config.read import list_disabled, read, read_document
-from dynamic_mcp.config.resolved import Broken, CommandLine, Config, GroupConfig, Program, Remote
+from dynamic_mcp.config.resolved import Broken, CommandLine, Config, GroupConfig, Program, Remote, SkillFolders
 from dynamic_mcp.config.secrets import plain_secrets
 from dynamic_mcp.doctor.findings import Finding, Level, config_error
 from dynamic_mcp.errors import ConfigError, closest
@@ -156,12 +156,24 @@ def _check_upstream(group: GroupConfig) -> Iterator[Finding]:
             yield config_error(f"mcpServers.{group.name}.cwd", f"the directory `{cwd}` does not exist")
         case Program() as program:
             yield from _check_command(f"mcpServers.{group.name}.command", program)
+        case SkillFolders() as folders:
+            yield from _check_folders(f"mcpServers.{group.name}.skills", folders)
         case CommandLine() as program:
             where = f"mcpServers.{group.name}.cli"
             yield from _check_command(f"{where}.command", program)
             for number, root in enumerate(program.roots):
                 if not Path(root).is_dir():
                     yield config_error(f"{where}.cwd.roots[{number}]", f"the directory `{root}` does not exist")
+
+
+def _check_folders(where: str, folders: SkillFolders) -> Iterator[Finding]:
+    from dynamic_mcp.upstream.skills.folder import read_folders  # with the first of them
+
+    for number, folder in enumerate(folders.folders):
+        if not Path(folder).is_dir():
+            yield config_error(f"{where}[{number}]", f"the directory `{folder}` does not exist")
+    for complaint in read_folders(folders.folders).complaints:
+        yield Finding(Level.WARNING, where, complaint)
 
 
 def _check_command(where: str, program: Program | CommandLine) -> Iterator[Finding]:

@@ -14,6 +14,8 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, cast
 
+from msgspec import Raw
+
 from dynamic_mcp import __version__
 from dynamic_mcp.config.location import encoded_environment, working_directory
 from dynamic_mcp.errors import DaemonError, DynamicMcpError, Interrupted
@@ -78,7 +80,7 @@ class DaemonConnection(asyncio.Protocol):
         id = next(self._ids)
         answer: asyncio.Future[Frame | None] = asyncio.get_running_loop().create_future()
         self._answers[b"%d" % id] = answer
-        self._write(wire.request_line(id, method, params))
+        self._write(wire.request_line(id, method, Raw(params) if params else None))
         try:
             frame = await answer
         except asyncio.CancelledError as exc:

@@ -11,6 +11,7 @@ from msgspec import Struct
 from dynamic_mcp.config.resolved import GroupConfig
 from dynamic_mcp.errors import Busy
 from dynamic_mcp.groups.limiter import Limiter
+from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.system.clock import Clock
 
 # Calls of one client that wait for a place.
@@ -86,11 +87,11 @@ class Activity:
             raise Busy(self.config.name, why)
         await self._limiter.acquire(client)
 
-    def note_answer(self, duration_s: float, *, with_error: bool) -> None:
+    def note_answer(self, duration_s: float, answer: Frame) -> None:
         """Record that the upstream works: it has answered a call within this time."""
         self.durations.latest.append(duration_s)
         self.has_served = True
-        self.failures += with_error
+        self.failures += len(answer.error) > 0
         self._timeouts = 0
 
     def note_failure(self, *, has_timed_out: bool) -> None:

@@ -6,7 +6,7 @@ An entry that cannot be used is left out by itself; the others stay, in the upst
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -41,6 +41,8 @@ class ListKind(Enum):
     """A list of an upstream: its method, the result's member, what tells its entries apart, and the capability.
 
     `longest` is how many characters that may have. MCP allows the name of a tool 128; longer templates match nothing.
+    The list of an `extension` is read from upstreams that declare it; its capability is the feature that it belongs
+    to (https://github.com/modelcontextprotocol/ext-skills, specification/stable/skills.mdx).
     """
 
     __hash__ = object.__hash__  # that of an Enum takes a call of Python, and kinds are keys on the way of each call
@@ -48,23 +50,31 @@ class ListKind(Enum):
     RESOURCES = ("resources/list", "resources", "uri", "resources", 8192)
     TEMPLATES = ("resources/templates/list", "resourceTemplates", "uriTemplate", "resources", 2000)
     PROMPTS = ("prompts/list", "prompts", "name", "prompts", 256)
+    SKILLS = ("skills/list", "skills", "uri", "resources", 8192, "io.modelcontextprotocol/skills")
 
-    def __init__(self, method: str, member: str, key: str, capability: str, longest: int) -> None:
+    def __init__(
+        self, method: str, member: str, key: str, capability: str, longest: int, extension: str = ""
+    ) -> None:
         self.method = method
         self.member = member
         self.key = key
         self.capability = capability
         self.longest = longest
+        self.extension = extension
 
     @property
     def noun(self) -> str:
         return self.member.removesuffix("s").replace("resourceT", "resource t")
 
 
-# Which lists a `notifications/<capability>/list_changed` is about.
+# Which lists a `notifications/<capability>/list_changed` is about. The extension defines none of its own for skills,
+# which are resources, but a server may send one.
 CHANGED_BY = {
-    f"notifications/{capability}/list_changed": frozenset(kind for kind in ListKind if kind.capability == capability)
-    for capability in ("tools", "resources", "prompts")
+    **{
+        f"notifications/{name}/list_changed": frozenset(kind for kind in ListKind if kind.capability == name)
+        for name in ("tools", "resources", "prompts")
+    },
+    "notifications/skills/list_changed": frozenset((ListKind.SKILLS,)),
 }
 
 
@@ -182,7 +192,7 @@ class Catalog(Struct, frozen=True, dict=True):
     def may_have_more(self, kind: ListKind) -> bool:
         """Return whether the upstream may have unknown entries, because its list is not read or cannot be."""
         listing = self.lists.get(kind)
-        return self.may(kind.capability) and (listing is None or listing.has_failed or listing.is_unknown)
+        return self.declares(kind) and (listing is None or listing.has_failed or listing.is_unknown)
 
     def complaint(self, kinds: Iterable[ListKind]) -> str | None:
         """Return which of these lists are incomplete and why; None when they are not known."""
@@ -198,6 +208,24 @@ class Catalog(Struct, frozen=True, dict=True):
     def with_lists(self, lists: Mapping[ListKind, Listing]) -> Catalog:
         """Return the catalog with these lists replaced."""
         return replace(self, lists={**self.lists, **lists})
+
+    def declares(self, kind: ListKind) -> bool:
+        """Return whether the upstream declared the capability, or the extension, that a list belongs to."""
+        return self.may("extensions", kind.extension) if kind.extension else self.may(kind.capability)
+
+    def announces(self, kind: ListKind) -> bool:
+        """Return whether the upstream reports changes of a list."""
+        return not kind.extension and self.may(kind.capability, "listChanged")
+
+    @cached_property
+    def skill_roots(self) -> frozenset[str]:
+        """The directories of the listed skills, as URIs that end with a slash."""
+        return frozenset(uri.removesuffix("SKILL.md") for uri in self.entries(ListKind.SKILLS))
+
+    def has_skill_file(self, uri: str) -> bool:
+        """Return whether a URI is in the directory of a listed skill, or is that directory."""
+        roots = self.skill_roots
+        return bool(roots) and any(root in roots for root in _directories(uri))
 
     def may(self, capability: str, *part: str) -> bool:
         """Return whether the upstream declared a capability, or a part of one such as `subscribe` of `resources`."""
@@ -327,7 +355,7 @@ async def _all_pages(
             entries += wire.elements(page.pop(kind.member, wire.EMPTY_ARRAY))
         except wire.Malformed:
             complaints.append(f"`{kind.member}` in the answer to {kind.method} is not a list")
-        if rules.has_hints:
+        if rules.has_hints or kind.extension:  # those of extensions have hints in both eras
             hints.append((page.pop(TTL_MS, wire.ABSENT), page.pop(CACHE_SCOPE, wire.ABSENT)))
         rest |= page
         if cursor == b"null":
@@ -345,6 +373,15 @@ def _key(entry: Raw, kind: ListKind) -> str | None:
         return wire.text(wire.members(entry).get(kind.key)) or None
     except wire.Malformed:
         return None
+
+
+def _directories(uri: str) -> Iterator[str]:
+    """Yield the directories that a URI may be in, as URIs that end with a slash; first itself as one."""
+    yield f"{uri}/"
+    at = uri.rfind("/")
+    while at > 0 and uri[at - 1] != "/":
+        yield uri[: at + 1]
+        at = uri.rfind("/", 0, at)
 
 
 def _first_sentence(text: str) -> str:

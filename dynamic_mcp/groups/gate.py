@@ -16,9 +16,8 @@ if TYPE_CHECKING:
 class Gate(Protocol):
     """Holds back definitions of one group that are not approved."""
 
-    @property
-    def is_open(self) -> bool:
-        """True if no known definition of the group is held back, so that `check` lets every request pass."""
+    def holds_none(self, catalog: Catalog | None) -> bool:
+        """Return whether no definition of the known catalog is held back, so that `check` lets every request pass."""
         ...
 
     @property
@@ -56,9 +55,8 @@ class DeferredGate:
         self._make = make
         self._cached_gate: Gate | None = None
 
-    @property
-    def is_open(self) -> bool:
-        return self._gate.is_open
+    def holds_none(self, catalog: Catalog | None) -> bool:
+        return self._gate.holds_none(catalog)
 
     @property
     def is_behind(self) -> bool:
@@ -91,9 +89,8 @@ class GatedCatalog:
         self.gate: Gate | None = None  # None admits everything
         self._admitted: tuple[Catalog | None, Catalog | None] | None = None
 
-    @property
     def catalog(self) -> Catalog | None:
-        """The admitted part of the known catalog, before it is presented."""
+        """Return the admitted part of the known catalog, before it is presented."""
         known = self._catalog.current
         if self._admitted is None or self._admitted[0] is not known:
             admitted = known if known is None or self.gate is None else self.gate.admit(known)

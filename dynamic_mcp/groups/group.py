@@ -225,13 +225,12 @@ class Group:
         self,
         method: str,
         params: Mapping[str, Raw] | None,
-        *,
         timeout_s: float,
         caller: User,
         label: str = "",
     ) -> Coroutine[Any, Any, Frame]:  # Any: as `async def` has it
         instance = self._instance_of.get(caller.client) or self._assign(caller.client)
-        return instance.request(method, params, timeout_s=timeout_s, caller=caller, label=label)
+        return instance.request(method, params, timeout_s, caller, label)
 
     def notify(self, client: Client, method: str, params: Raw) -> None:
         """Send a notification of a client to its instance, if there is one."""

@@ -98,7 +98,6 @@ class InstanceOwner(Protocol):
         self,
         method: str,
         params: Mapping[str, Raw] | None,
-        *,
         timeout_s: float,
         caller: User,
         label: str = "",
@@ -240,7 +239,6 @@ class Instance:
         self,
         method: str,
         params: Mapping[str, Raw] | None,
-        *,
         timeout_s: float,
         caller: User | None = None,
         label: str = "",
@@ -266,13 +264,13 @@ class Instance:
                     reader = self._reader
                     if method == "tools/call" and _TOOLS not in reader.read_at and reader.is_new(_TOOLS):
                         await self._learn_tools()
-                    if not gate.is_open:
+                    if not gate.holds_none(self._catalog.current):
                         if gate.is_behind:
                             await gate.catch_up()
                         gate.check(method, params)  # by what the link that it goes over has said
                 sent_at = self._clock.now()
                 answer = await link.request(method, params, timeout_s=timeout_s, caller=caller, label=label)
-                self.activity.note_answer(self._clock.now() - sent_at, with_error=len(answer.error) > 0)
+                self.activity.note_answer(self._clock.now() - sent_at, answer)
                 return answer
             except _REFUSALS:
                 raise
@@ -290,7 +288,7 @@ class Instance:
                 if client is not None and self.users.has_been_shared:
                     self.users.note_call(client)
             self._owner.recheck(caller, method, params)
-            return await successor.request(method, params, timeout_s=timeout_s, caller=caller, label=label)
+            return await successor.request(method, params, timeout_s, caller, label)
 
     def forget(self, client: Client) -> None:
         """Called when a client disconnects."""

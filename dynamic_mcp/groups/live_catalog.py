@@ -73,7 +73,7 @@ class LiveCatalog:
         hint = listing.hint
         if hint is None or self._clock.now() < hint.read_at + max(hint.ttl_s, SHORTEST_TTL_S):
             return False
-        return self.current is not None and not self.current.may(kind.capability, "listChanged")
+        return self.current is not None and not self.current.announces(kind)
 
     def complaint(self, kinds: Iterable[ListKind]) -> str | None:
         """Return which of these lists are incomplete and why; None when they are not known."""
@@ -81,7 +81,7 @@ class LiveCatalog:
 
     def readable(self, catalog: Catalog) -> frozenset[ListKind]:
         """Return the lists that the upstream has and clients may see."""
-        return frozenset(kind for kind in self.wanted if catalog.may(kind.capability))
+        return frozenset(kind for kind in self.wanted if catalog.declares(kind))
 
     def load(self) -> None:
         """Load the catalog from disk, if it is there."""

@@ -77,15 +77,16 @@ def plan_installation(
     headers: Mapping[str, str] | None = None,
     variables: Collection[str] = (),
     replacements: Mapping[TargetFile, Collection[str]] | None = None,
+    may_hide: bool = False,
 ) -> InstallPlan:
     """Plan an entry that starts `start`, a command and its arguments, and needs these variables.
 
     With a `url` the entry has that instead, if the tool is known to support one with these `headers`; `start` and
-    `variables` are for the other tools.
+    `variables` are for the other tools. With `may_hide`, the tool may hide our tools behind its own search.
     The servers in `replacements`, by file, are disabled or removed. Raises DynamicMcpError.
     """
     target = find_target(adapter, scope, machine)
-    work = _InstallationBuilder(adapter, machine)
+    work = _InstallationBuilder(adapter, machine, may_hide=may_hide)
     work.install(target, start, url, headers or {}, variables)
     for other, names in (replacements or {}).items():
         for name in names:
@@ -200,9 +201,10 @@ class _File:
 class _InstallationBuilder:
     """The files of a tool that are being changed."""
 
-    def __init__(self, adapter: Adapter, machine: Machine) -> None:
+    def __init__(self, adapter: Adapter, machine: Machine, *, may_hide: bool = False) -> None:
         self._adapter = adapter
         self._machine = machine
+        self._may_hide = may_hide
         self._client: ToolEnvironment | None = find_client(adapter.name)
         self._files: dict[Path, _File] = {}
         self._servers: dict[Path, dict[str, object]] = {}
@@ -235,6 +237,7 @@ class _InstallationBuilder:
             self._is_remote = True
         else:
             wanted = shape.make_entry(start[0], start[1:])
+        visibility = {} if self._may_hide else shape.visibility
         path, current = servers.path_of(NAME), servers.get(NAME)
         old = current if isinstance(current, dict) and shape.command in current else None
         withheld = self._client.list_withheld(variables, old) if self._client is not None else []
@@ -243,9 +246,11 @@ class _InstallationBuilder:
             file.drop(path)
             path = self._open(target)[1].path_of(NAME)
         if old is None:
-            file.put(path, {**wanted, **shape.visibility, **asking})
+            file.put(path, {**wanted, **visibility, **asking})
         else:
-            self._update(file, path, old, {**wanted, **shape.visibility}, shape)
+            self._update(file, path, old, {**wanted, **visibility}, shape)
+            if self._may_hide:
+                self._drop_visibility(file, path, old, shape)
             _request_variables(file, path, old, asking)
         (self._requested_names if asking else self._withheld_names).extend(withheld)
 
@@ -309,6 +314,12 @@ class _InstallationBuilder:
             is_free = key in shape.visibility or not shape.is_ours_to_set(key)
             if not (is_free and key in old):
                 file.put((*path, key), value)
+
+    def _drop_visibility(self, file: _File, path: Keys, old: Mapping[str, object], shape: Shape) -> None:
+        """Remove what an earlier `install` has added to keep our tools in the prompt."""
+        for key, value in shape.visibility.items():
+            if old.get(key) == value:
+                file.drop((*path, key))
 
 
 def _request_variables(file: _File, path: Keys, old: Mapping[str, object], asking: Mapping[str, object]) -> None:

@@ -56,6 +56,17 @@ def with_links(tool: Raw, app: AppTool, change: Callable[[str], str | None]) -> 
     return tool
 
 
+def with_links_in_meta(result: Raw, links: Mapping[tuple[str, ...], str]) -> Raw:
+    """Return a tool's result with these links in its `_meta`; where it has one itself, that stays."""
+    try:
+        for path, uri in links.items():
+            if not len(wire.member(result, "_meta", *path)):
+                result = wire.with_member(result, uri, "_meta", *path)
+    except wire.Malformed:  # a `_meta`, or a member of it, that is no object stays unchanged
+        return result
+    return result
+
+
 def with_uris(result: Raw, change: Callable[[str], str]) -> Raw:
     """Return the result of `resources/read` with the URIs of its contents changed."""
     contents = wire.elements(wire.member(result, "contents"))

@@ -13,6 +13,7 @@ _SCHEME = "dynamic-mcp://"
 # The scheme of the pages of MCP Apps (SEP-1865): hosts render nothing with another one.
 _UI = "ui://"
 _UI_AUTHORITY = re.compile(r"ui://([^/?#+]+)\+(.+)", re.DOTALL)
+_SKILL = "skill://"
 
 
 def qualified_name(group: str, name: str) -> str:
@@ -74,3 +75,29 @@ def split_ui_uri(uri: str) -> tuple[str, str] | None:
     """Return the group and the upstream's URI that a `ui://` URI reads as; None if it reads as no group's."""
     found = _UI_AUTHORITY.fullmatch(uri)
     return None if found is None else (unquote(found[1]), f"{_UI}{found[2]}")
+
+
+def group_skill_uri(group: str, uri: str) -> str:
+    """Return the URI of a file of a group's skill: `skill://<group>/<path>`, so that the last segments stay.
+
+    What stands before the path in another scheme is one encoded segment.
+    """
+    scheme, _, path = uri.partition("://")
+    if scheme == "skill":
+        return f"{_SKILL}{quote(group, safe='')}/{path}"
+    authority, slash, rest = path.partition("/")
+    if not slash:
+        return group_uri(group, uri)
+    return f"{_SKILL}{quote(group, safe='')}/{quote(f'{scheme}://{authority}', safe='')}/{rest}"
+
+
+def split_skill_uri(uri: str) -> tuple[str, str] | None:
+    """Return the group and the upstream's URI that a URI of a skill can mean; None for any other URI."""
+    if not uri.startswith(_SKILL):
+        return None
+    group, _, path = uri.removeprefix(_SKILL).partition("/")
+    first, slash, rest = path.partition("/")
+    if not (group and first):
+        return None
+    origin = unquote(first)
+    return unquote(group), f"{origin}/{rest}" if slash and "://" in origin else f"{_SKILL}{path}"

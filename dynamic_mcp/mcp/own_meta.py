@@ -26,6 +26,7 @@ _MAX_DEPTH = 10
 _DATA = frozenset(("structuredContent", "arguments", "inputSchema", "outputSchema"))
 _PLAIN = PREFIX.encode()
 _NAME = _PLAIN[:-1]  # the slash may be written with an escape
+_BACKSLASH = ord("\\")
 
 
 def may_be_in(message: bytes) -> bool:
@@ -34,7 +35,7 @@ def may_be_in(message: bytes) -> bool:
     if message.rfind(_NAME) >= 0:
         return True
     # a search for one character is far faster, and most texts of one line have no escapes
-    return message.find(b"\\") >= 0 and b"\\u00" in message and _escaped().search(message) is not None
+    return _BACKSLASH in message and b"\\u00" in message and _escaped().search(message) is not None
 
 
 @cache

@@ -200,8 +200,11 @@ def find_duplicate_name(data: bytes | Raw, *, is_flat: bool = False) -> str | No
 def has_unique_names(members: Mapping[str, Raw], source: bytes | Raw) -> bool:
     """Return cheaply whether an object has only these members, and so no duplicate names.
 
-    Each member has one colon, besides those in its name and value. True is certain; False means unknown.
+    Nothing shorter says the same, so there is no room for one more member; or each member has one colon, besides
+    those in its name and value. True is certain; False means unknown.
     """
+    if len(source) - len(encode(members)) < len('"n":1,') and "" not in members:
+        return True
     return bytes(source).count(b":") == len(members) + b"".join(members.values()).count(b":")
 
 
@@ -359,11 +362,18 @@ def _cut_value(source: str, at: int, closing: str) -> tuple[Raw, int, bool]:
 # --- writing -------------------------------------------------------------------------------------------
 
 
-def request_line(id: int, method: str, params: bytes | Raw = ABSENT) -> bytes:
-    """Encode a request of the proxy; `params` is already JSON."""
-    if len(params):
-        return b'{"jsonrpc":"2.0","id":%d,"method":%s,"params":%s}\n' % (id, encode(method), params)
-    return b'{"jsonrpc":"2.0","id":%d,"method":%s}\n' % (id, encode(method))
+class _Request(msgspec.Struct, gc=False):
+    """A request of the proxy as it is written; msgspec leaves out a member that is `UNSET`."""
+
+    jsonrpc: str
+    id: int
+    method: str
+    params: Mapping[str, Raw] | Raw | msgspec.UnsetType
+
+
+def request_line(id: int, method: str, params: Mapping[str, Raw] | Raw | None = None) -> bytes:
+    """Encode a request of the proxy, with or without params."""
+    return encode(_Request("2.0", id, method, msgspec.UNSET if params is None else params)) + b"\n"
 
 
 def notification_line(method: str, params: bytes | Raw = ABSENT) -> bytes:

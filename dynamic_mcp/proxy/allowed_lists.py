@@ -88,7 +88,7 @@ class AllowedLists:
                 shown = self._judge_all(AccessKind.TOOL, entries)
             case ListKind.PROMPTS:
                 shown = self._judge_all(AccessKind.PROMPT, entries)
-            case ListKind.RESOURCES:
+            case ListKind.RESOURCES | ListKind.SKILLS:
                 shown = {uri for uri in entries if self._rules.may_see_resource(uri)}
             case ListKind.TEMPLATES:
                 shown = {template for template in entries if self._rules.shows_template(template)}

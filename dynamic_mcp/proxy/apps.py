@@ -16,9 +16,10 @@ from dynamic_mcp.client import Client
 from dynamic_mcp.errors import ResourceNotFound
 from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.mcp import names
-from dynamic_mcp.mcp.apps import may_render, with_links
+from dynamic_mcp.mcp.apps import may_render, with_links, with_links_in_meta
 from dynamic_mcp.proxy.listed_names import Named
 from dynamic_mcp.proxy.view import GroupView, View
+from dynamic_mcp.tools.results import is_error
 
 _LISTS = (ListKind.RESOURCES, ListKind.TEMPLATES)
 
@@ -56,6 +57,14 @@ class AppLinks:
         assert group.catalog is not None, "only tools of known catalogs are shown"
         entry, app = group.catalog.tools[tool], group.catalog.app_tools.get(tool)
         return entry if app is None else with_links(entry, app, lambda uri: self._link(group, uri))
+
+    def add_to_result(self, group: GroupView, tool: str, result: Raw) -> Raw:
+        """Return a result of a tool with the links that its definition has, for hosts that look for them there."""
+        app = group.catalog.app_tools.get(tool) if group.catalog else None
+        if app is None or is_error(result):
+            return result
+        shown = ((path, self._link(group, uri)) for path, uri in app.links.items())
+        return with_links_in_meta(result, {path: uri for path, uri in shown if uri is not None})
 
     def is_of_app(self, group: GroupView, tool: str) -> bool:
         """Return whether a tool has a UI that clients can read, or is for such UIs of its group only."""

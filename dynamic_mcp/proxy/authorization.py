@@ -33,6 +33,7 @@ _MAX_TASKS = 10_000
 _TASKS = frozenset(("tasks/get", "tasks/cancel", "tasks/update", "tasks/result"))
 _NO_APPROVALS = "this dynamic-mcp has no approvals, so the call cannot be approved"
 _RESOURCES = frozenset(("resources/read", "resources/subscribe"))
+_ABOUT_RESOURCES = frozenset(("skills/get", "resources/directory/read"))  # they say no more than a list
 
 
 class AccessStep(Step):
@@ -104,6 +105,10 @@ class AccessStep(Step):
                 return _decide_named(request, group, AccessKind.PROMPT, params, name)
             case _ if method in _RESOURCES:
                 return _decide_resource(request, group, params.get("uri"))
+            case _ if method in _ABOUT_RESOURCES:
+                uri = wire.text(params.get("uri")) or ""
+                if not group.rules.may_see_resource(uri):
+                    raise ResourceNotFound(uri)
             case "completion/complete":
                 _check_completion(group, params.get("ref", wire.EMPTY_OBJECT))
             case _ if method in _TASKS:

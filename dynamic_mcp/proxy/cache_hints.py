@@ -11,8 +11,9 @@ from dynamic_mcp.proxy.view import GroupView, View
 # Changes are announced to those who listen; others hear of them after this.
 _LISTS_FOR_MS = 10_000
 _KINDS = {kind.method: kind for kind in ListKind}
+_READS = ("resources/read", "skills/get")
 # The methods whose results may be kept.
-CACHEABLE = frozenset((*_KINDS, "server/discover", "resources/read"))
+CACHEABLE = frozenset((*_KINDS, "server/discover", *_READS))
 
 
 class CacheHint(Struct, frozen=True):
@@ -38,7 +39,7 @@ def cache_hint(view: View, method: str, now: float, *, is_private: bool) -> Cach
     """
     if method == "server/discover":
         return CacheHint(_LISTS_FOR_MS, is_private=is_private)
-    if method == "resources/read":
+    if method in _READS:
         return _READ
     kind = _KINDS[method]
     # our own tools are always there
@@ -61,5 +62,5 @@ def _hint_of(group: GroupView, kind: ListKind) -> ListHint | None:
 
 def _left_s(group: GroupView, kind: ListKind, hint: ListHint, now: float) -> float:
     """Return how long a list is fresh; one whose changes are announced is fresh until then."""
-    is_announced = group.catalog is not None and group.catalog.may(kind.capability, "listChanged")
+    is_announced = group.catalog is not None and group.catalog.announces(kind)
     return hint.ttl_s if is_announced else max(0.0, hint.read_at + hint.ttl_s - now)

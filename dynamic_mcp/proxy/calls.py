@@ -231,9 +231,9 @@ class Calls:
             return self._tasks.begin(request, group, instance, answer, tool=group.own_name(call.name))
         if is_stateless and envelope.result_type(answer.result) != envelope.COMPLETE:
             return self._tasks.extension.adopt(request, group, answer, tool=group.own_name(call.name))
-        if not call.select and not notes and results.can_pass_unchanged(answer.result, group.presentation.answers):
-            return answer
-        return await self._fit(request, call, answer, notes)
+        if call.select or notes or not results.can_pass_unchanged(answer.result, group.presentation.answers):
+            answer = await self._fit(request, call, answer, notes)
+        return _with_links(request, call, answer) if call.verb and call.name in catalog.app_tools else answer
 
     async def _find(self, request: Request, call: ToolCall) -> tuple[ToolCall, Catalog]:
         """Find a tool that is not known yet; where the list cannot be read, the server says whether there is one."""
@@ -291,6 +291,17 @@ class Calls:
         return answer if result is answer.result else structs.replace(answer, result=result)
 
 
+def _with_links(request: Request, call: ToolCall, answer: Frame) -> Frame:
+    """Return a result with the links to the UI of its tool, which the client was not listed by this name."""
+    from dynamic_mcp.mcp.apps import may_render
+    from dynamic_mcp.proxy.apps import links_of
+
+    if not may_render(request.client.hello.capabilities):
+        return answer
+    result = links_of(request.view).add_to_result(call.group, call.name, answer.result)
+    return answer if result is answer.result else structs.replace(answer, result=result)
+
+
 def _knows(group: GroupView) -> bool:
     return group.catalog is not None and group.catalog.knows([ListKind.TOOLS])
 
@@ -319,7 +330,7 @@ def _find_by_name(view: View, name: str) -> list[Named]:
 
 
 def _is_known(group: GroupView, tool: str) -> bool:
-    return group.catalog is not None and tool in group.catalog.tools
+    return group.catalog is not None and tool in group.catalog.model_tools
 
 
 def _find_by_listed_name(view: View, name: str) -> Named | None:

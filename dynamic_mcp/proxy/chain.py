@@ -210,6 +210,11 @@ def _is_observed(group: GroupView, services: Services) -> bool:
     return services.observers is not None or services.has_been_observed
 
 
+def _lists_whole(group: GroupView, services: Services) -> bool:
+    direct = group.presentation.direct
+    return services.config.max_direct is not None and (direct.is_all or direct.is_auto)
+
+
 # The way of a call, in its order.
 ORDER = (
     StepRow(
@@ -261,6 +266,12 @@ ORDER = (
         slot="approval",
     ),
     StepRow("cache", "A cached result answers the call.", slot="cache"),
+    StepRow(
+        "use",
+        "Of a server whose tools are listed directly, calls are counted: the most used tools are listed first.",
+        "dynamic_mcp.proxy.tool_uses:CountUses",
+        _lists_whole,
+    ),
     StepRow(
         "concurrent",
         "The call waits for a free place of its tool.",
@@ -493,9 +504,7 @@ class Chains:
         if call.request.client.hello.revision.is_stateless:
             return self._send_stateless(call, _send_now)
         target = call.group.group if call.instance is None else call.instance
-        return target.request(
-            call.method, call.params, timeout_s=call.timeout_s, caller=call.request, label=call.label
-        )
+        return target.request(call.method, call.params, call.timeout_s, call.request, call.label)
 
     def _send_by(self, last: Next, call: UpstreamRequest) -> Awaitable[Frame]:
         return self._send_stateless(call, last) if call.request.revision.is_stateless else last(call)
@@ -557,7 +566,7 @@ def _go_on_now(call: UpstreamRequest, following: Next) -> Awaitable[Frame]:
 
 def _send_now(call: UpstreamRequest) -> Awaitable[Frame]:
     target = call.group.group if call.instance is None else call.instance
-    return target.request(call.method, call.params, timeout_s=call.timeout_s, caller=call.request, label=call.label)
+    return target.request(call.method, call.params, call.timeout_s, call.request, call.label)
 
 
 def _instance(call: UpstreamRequest) -> Instance:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import operator
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from weakref import ref
 
 from msgspec import Raw
 
 from dynamic_mcp.client import Client
+from dynamic_mcp.config.resolved import DirectLimit
 from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.proxy.listed_names import Named, listed_names
@@ -17,6 +19,12 @@ from dynamic_mcp.proxy.lists import WAIT_S, learn
 from dynamic_mcp.proxy.surface import Surface
 from dynamic_mcp.proxy.view import GroupView, View
 
+log = logging.getLogger(__name__)
+
+# How often tools were called, by group and the server's name.
+ToolUses = Mapping[str, Mapping[str, int]]
+# An estimate.
+_TOKEN_BYTES = 4
 # The number of tools of a group that are listed because of its UIs. The others are found by a search.
 MAX_OF_APPS = 64
 _RESOURCES = (ListKind.RESOURCES, ListKind.TEMPLATES)
@@ -29,7 +37,9 @@ class ListedTools:
     to it.
     """
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: View, read_uses: Callable[[], ToolUses]) -> None:
+        self.limit = view.scope.max_direct
+        self.read_uses = read_uses
         self._view = ref(view)
         self._catalogs: dict[GroupView, Catalog | None] = {}
         self._by_name: dict[str, Named] = {}
@@ -102,6 +112,11 @@ class DirectListing:
         self._surface = surface
         self._named: dict[str, Named] | None = None
         self._entries: list[Raw] = []
+        self._cut: set[GroupView] = set()
+
+    def define(self, tool: Named, name: str) -> Raw:
+        """Return the definition of any tool of the view, as this listing would have it."""
+        return self._tools.define(tool, name)
 
     def groups(self) -> list[GroupView]:
         """Return the groups that show some of their tools, or all."""
@@ -109,7 +124,8 @@ class DirectListing:
 
     def rest(self) -> list[GroupView]:
         """Return the groups with tools that are not listed by themselves."""
-        return [group for group in self._tools.offering() if not self._is_whole(group)]
+        self._look()
+        return [group for group in self._tools.offering() if group in self._cut or not self._is_whole(group)]
 
     def is_all(self) -> bool:
         """Return whether every tool is listed by itself, so that a search is not needed."""
@@ -128,14 +144,10 @@ class DirectListing:
 
     def entries(self) -> list[Raw]:
         """Return the listed tools: the upstream's bytes under another name."""
-        named = self._tools.by_name()
-        if named is not self._named:
-            self._named, before = named, self._entries
-            found = [self._tools.define(tool, name) for name, tool in self._choose(named).items()]
-            self._entries = before if found == before else found  # an equal list is no news for clients
+        self._look()
         return self._entries
 
-    def _choose(self, named: Mapping[str, Named]) -> dict[str, Named]:
+    def _find_shown(self, named: Mapping[str, Named]) -> dict[str, Named]:
         of_apps = Counter[str]()
         chosen: dict[str, Named] = {}
         for name, tool in named.items():
@@ -158,6 +170,47 @@ class DirectListing:
             for group in self.groups()
             if self._is_whole(group) and group.catalog and group.catalog.instructions
         }
+
+    def _look(self) -> None:
+        """List the tools again when they have changed: in the order of their groups, as many as the limit allows."""
+        named = self._tools.by_name()
+        if named is self._named:
+            return
+        self._named, before = named, self._entries
+        shown = {name: self._tools.define(tool, name) for name, tool in self._find_shown(named).items()}
+        limit = self._tools.limit
+        listed = shown.keys() if limit is None else self._choose(shown, limit)
+        self._cut = {named[name][0] for name in shown.keys() - listed}
+        found = [entry for name, entry in shown.items() if name in listed]
+        self._entries = before if found == before else found  # an equal list is no news for clients
+        if self._cut:
+            log.warning(
+                "%d of %d tools are listed directly, and the others are behind the two tools; "
+                "`settings.max_direct` is the limit",
+                len(self._entries),
+                len(shown),
+            )
+
+    def _choose(self, shown: Mapping[str, Raw], limit: DirectLimit) -> Collection[str]:
+        """Return the names that are within the limit: named ones, those with UIs and the most used ones first."""
+        if len(shown) <= limit.tools and sum(map(len, shown.values())) <= limit.tokens * _TOKEN_BYTES:
+            return shown.keys()
+        chosen: set[str] = set()
+        left = limit.tokens * _TOKEN_BYTES
+        for name in sorted(shown, key=self._rank)[: limit.tools]:
+            left -= len(shown[name])
+            if left < 0:
+                break
+            chosen.add(name)
+        return chosen
+
+    def _rank(self, name: str) -> tuple[bool, int]:
+        assert self._named is not None, "tools are named first"
+        group, tool = self._named[name]
+        own_name = group.own_name(tool)
+        uses = self._tools.read_uses().get(group.name, {})
+        is_of_app = self._surface.renders_apps and self._tools.is_of_app((group, tool))
+        return not (is_of_app or group.presentation.direct.names(own_name)), -uses.get(own_name, 0)
 
     def _is_whole(self, group: GroupView) -> bool:
         direct = group.presentation.direct

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TypeVar
 
 from dynamic_mcp.errors import ApprovalPending, DynamicMcpError
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.view import GroupView
+
+T = TypeVar("T")
 
 # A group that stands earlier in the config gets this much longer to say that it has it too.
 _EARLIER_S = 0.5
 
 
-async def first_result(
-    groups: Iterable[GroupView], ask: Callable[[GroupView], Awaitable[Frame]]
-) -> tuple[GroupView, Frame] | None:
+async def first_result(groups: Iterable[T], ask: Callable[[T], Awaitable[Frame]]) -> tuple[T, Frame] | None:
     """Return the group whose answer counts, and the answer; None where none of several groups has a result.
 
     Where only one is asked, its answer counts whatever it is, and what it raises passes.
     """
-    requests: dict[asyncio.Future[Frame], GroupView] = {asyncio.ensure_future(ask(group)): group for group in groups}
+    requests: dict[asyncio.Future[Frame], T] = {asyncio.ensure_future(ask(group)): group for group in groups}
     try:
         found = await _earliest([*requests])
         return None if found is None else (requests[found], found.result())

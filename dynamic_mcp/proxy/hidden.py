@@ -18,12 +18,7 @@ from dynamic_mcp.tools import meta_tools
 
 Answer = Callable[[Request], Awaitable[Frame]]
 
-_KINDS = {
-    "tools/list": ListKind.TOOLS,
-    "resources/list": ListKind.RESOURCES,
-    "resources/templates/list": ListKind.TEMPLATES,
-    "prompts/list": ListKind.PROMPTS,
-}
+_KINDS = {kind.method: kind for kind in ListKind}
 # Groups whose overridden tools are counted once.
 _MAX_GROUPS = 1000
 _USES = frozenset(("tools/call", "resources/read", "prompts/get"))

@@ -45,7 +45,7 @@ KNOWN_CLIENTS = (
         tool="claude",
         searches_tools=True,
         since=(2, 1, 7),
-        why="it hides listed tools behind its own search once they are many",
+        why="it hides listed tools behind its own search",
         source="https://code.claude.com/docs/en/mcp#scale-with-mcp-tool-search",
         tried="2.1.330",
     ),
@@ -68,12 +68,35 @@ KNOWN_CLIENTS = (
         source="https://github.com/QwenLM/qwen-code",
         tried="0.24.4",
     ),
+    KnownClient(
+        name="gemini-cli-mcp-client*",
+        title="Gemini CLI",
+        tool="gemini",
+        searches_tools=False,
+        why="it puts all listed tools into each request",
+        source="https://geminicli.com/docs/tools/mcp-server",
+        tried="0.61.0",
+    ),
+    KnownClient(
+        name="opencode",
+        title="opencode",
+        tool="opencode",
+        searches_tools=False,
+        why="it puts all listed tools into each request",
+        source="https://opencode.ai/docs/mcp-servers",
+        tried="1.18.33",
+    ),
 )
 
 
 def find_known(name: str, version: str) -> KnownClient | None:
     """Return the first client with this name and version."""
     return next((each for each in KNOWN_CLIENTS if fnmatchcase(name, each.name) and each.is_at(version)), None)
+
+
+def find_known_tool(tool: str) -> KnownClient | None:
+    """Return what is known of the newest version of a tool, by its name for `install`."""
+    return next((each for each in KNOWN_CLIENTS if each.tool == tool and each.before is None), None)
 
 
 def parse_version(text: str) -> Version:

@@ -39,9 +39,14 @@ async def answer_list(request: Request, kind: ListKind, rename: Rename) -> Frame
 
 def page(kind: ListKind, entries: Sequence[Raw], start: int, rest: Mapping[str, object]) -> dict[str, object]:
     """Return the page of a list that begins at `start`. Raises Malformed."""
+    return page_of(kind.member, entries, start, rest)
+
+
+def page_of(member: str, entries: Sequence[Raw], start: int, rest: Mapping[str, object]) -> dict[str, object]:
+    """Return the page of a result's member that begins at `start`. Raises Malformed."""
     if start > len(entries):
         raise wire.Malformed("the cursor is not one of this list, or the list has changed: begin again")
-    result: dict[str, object] = {kind.member: entries[start : start + PAGE_ENTRIES], **rest}
+    result: dict[str, object] = {member: entries[start : start + PAGE_ENTRIES], **rest}
     if start + PAGE_ENTRIES < len(entries):
         result["nextCursor"] = cursor_after(start)
     return result
@@ -79,7 +84,12 @@ async def learn(client: Client, groups: Iterable[GroupView], kinds: Iterable[Lis
 
 
 def _choose(view: View, kind: ListKind, name: str | None) -> list[GroupView]:
-    return view.offering(kind.capability) if name is None else [view.group(name, kind.capability)]
+    if name is not None:
+        return [view.group(name, kind.capability)]
+    groups = view.offering(kind.capability)
+    if not kind.extension:
+        return groups
+    return [group for group in groups if group.catalog is None or group.catalog.declares(kind)]
 
 
 def _entries(group: GroupView, kind: ListKind) -> Iterator[tuple[str, Raw]]:

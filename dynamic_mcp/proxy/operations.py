@@ -30,7 +30,7 @@ METHODS = frozenset(
         *("initialize", "ping", "server/discover", "subscriptions/listen", "logging/setLevel", "completion/complete"),
         *("tools/list", "tools/call", "prompts/list", "prompts/get"),
         *("resources/list", "resources/templates/list", "resources/read"),
-        *("resources/subscribe", "resources/unsubscribe"),
+        *("resources/subscribe", "resources/unsubscribe", "resources/directory/read", "skills/list", "skills/get"),
         *("tasks/get", "tasks/cancel", "tasks/update", "tasks/result", "tasks/list"),
     )
 )

@@ -37,8 +37,8 @@ class ProfileDirectTools(DirectTools, frozen=True):
     server: str = ""
     foreign: frozenset[str] = frozenset()
 
-    def shows(self, tool: str) -> bool:
-        return self.is_all or _matches(self.server, tool, self.globs, self.foreign)
+    def names(self, tool: str) -> bool:
+        return _matches(self.server, tool, self.globs, self.foreign)
 
 
 def _matches(server: str, name: str, globs: tuple[str, ...], foreign: Collection[str] = ()) -> bool:

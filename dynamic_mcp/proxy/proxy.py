@@ -31,7 +31,7 @@ from dynamic_mcp.proxy.gates import GateContext, Gates
 from dynamic_mcp.proxy.log_levels import LogLevels
 from dynamic_mcp.proxy.request import ApprovalCounts, Event, Observers, Request, group_changed, link_opened
 from dynamic_mcp.proxy.resource_subscriptions import ResourceSubscriptions
-from dynamic_mcp.proxy.router import Router, UseCase, list_use_cases
+from dynamic_mcp.proxy.router import Extensions, Router, UseCase, list_use_cases
 from dynamic_mcp.proxy.subscriptions import Snapshot, Subscriptions, take_snapshot
 from dynamic_mcp.proxy.tools import Tools
 from dynamic_mcp.proxy.view import GroupView, View
@@ -46,6 +46,7 @@ if TYPE_CHECKING:  # loaded with the first request, message or server that needs
     from dynamic_mcp.proxy.apps import OpenApps
     from dynamic_mcp.proxy.cache_hints import CacheHint
     from dynamic_mcp.proxy.connected_users import ConnectedUsers
+    from dynamic_mcp.proxy.direct_listing import ToolUses
     from dynamic_mcp.proxy.elicitations import Elicitations
     from dynamic_mcp.proxy.logins import LoginOffers
     from dynamic_mcp.proxy.own_tools import OwnTool
@@ -53,6 +54,7 @@ if TYPE_CHECKING:  # loaded with the first request, message or server that needs
     from dynamic_mcp.proxy.resources import Resources
     from dynamic_mcp.proxy.result_store import ResultStore
     from dynamic_mcp.proxy.search import ToolSearch
+    from dynamic_mcp.proxy.skills import Skills
     from dynamic_mcp.proxy.surface import Surface
     from dynamic_mcp.proxy.tasks import Tasks
     from dynamic_mcp.proxy.transparent import Transparent
@@ -92,6 +94,7 @@ class Proxy:
         self._tasks, self._results = cache(self._create_tasks), cache(self._create_results)
         self._search, self._resources = cache(self._create_search), cache(self._create_resources)
         self._open_apps = cache(_create_open_apps)
+        self._skills = cache(self._create_skills)
         opener = opener or partial(open_link, logins=self._logins)
         self.groups = Groups(base, self, opener=opener, catalog_store=catalog_store)
         self.is_initialized = asyncio.Event()  # a client has been greeted
@@ -106,13 +109,20 @@ class Proxy:
             self.view_for, self.roles_of, self.note, self._on_lists_changed, base, self._clock, state_folder
         )
         self._chains = chains = Chains(self._services, steps)
-        self._tools = Tools(chains, self._tasks, self._search, self._results, self._open_apps)
+        uses = cache(self._read_uses)
+        self._tools = Tools(chains, self._tasks, self._search, self._results, self._open_apps, uses)
         use_cases = list_use_cases(
-            chains, self._tools, self._log_levels, resources=self._resources, tasks=self._tasks
+            chains, self._tools, self._log_levels, resources=self._resources, skills=self._skills, tasks=self._tasks
         )
-        self._router = Router(use_cases, chains, self._login_offers, self._elicitations)
+        extensions = Extensions(chains, self._tools.direct_listing)
+        self._router = Router(use_cases, self._login_offers, self._elicitations, extensions.answer)
         self._answer_of_one: UseCase | None = None
         self._govern(base, [base])
+
+    def _create_skills(self) -> Skills:
+        from dynamic_mcp.proxy.skills import Skills
+
+        return Skills(self._chains)
 
     def _create_resources(self) -> Resources:
         from dynamic_mcp.proxy.resources import Resources
@@ -127,6 +137,7 @@ class Proxy:
             self._chains,
             self._tasks(),
             self._resources(),
+            self._skills,
             self._subscriptions,
             self._login_offers,
             self._elicitations,
@@ -203,6 +214,12 @@ class Proxy:
         results = ResultStore()
         self._releases.append(results.release)
         return results
+
+    def _read_uses(self) -> ToolUses:
+        """Return how often tools were called before this proxy began, so that listings keep their order."""
+        from dynamic_mcp.proxy.tool_uses import read_uses
+
+        return read_uses(self._services.state_folder)
 
     @cached_property
     def parked_calls(self) -> ParkedCalls:
@@ -514,6 +531,7 @@ class Proxy:
         view = self.view_for(client)
         is_private = (
             view.differs_by_surface
+            or any(group.catalog and group.catalog.app_tools for group in view)  # listed to some clients only
             or self._views.are_governed
             or bool(self._list_changers)
             or self.groups.place_of(client) is not None

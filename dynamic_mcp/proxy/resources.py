@@ -20,6 +20,7 @@ from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.groups.instance import FIND_WITHIN_S, Instance
 from dynamic_mcp.mcp import names, uri_template, wire
 from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.proxy import skill_uris
 from dynamic_mcp.proxy.chain import Chains
 from dynamic_mcp.proxy.elicitations import name_asker
 from dynamic_mcp.proxy.fanout import first_result
@@ -33,7 +34,8 @@ from dynamic_mcp.proxy.view import GroupView, View
 if TYPE_CHECKING:  # loaded with the first server that has a UI
     from dynamic_mcp.proxy.apps import OpenApps
 
-_BOTH = (ListKind.RESOURCES, ListKind.TEMPLATES)
+_PAGES = (ListKind.RESOURCES, ListKind.TEMPLATES, ListKind.TOOLS)
+_ALL = (ListKind.RESOURCES, ListKind.TEMPLATES, ListKind.SKILLS)
 
 # A group, and a URI as that group knows it.
 Resource = tuple[GroupView, str]
@@ -64,7 +66,7 @@ class Resources:
 
     async def read(self, request: Request) -> Frame:
         """Answer `resources/read` with the owner's unchanged result; for an unlisted URI, ask all groups."""
-        params, uri = _params(request)
+        params, uri = resource_params(request)
         result = self._results.read(request.client, uri, request.view)
         if result is not None:
             return result
@@ -80,7 +82,7 @@ class Resources:
 
     async def subscribe(self, request: Request) -> Frame:
         """Answer `resources/subscribe`; the upstream hears of the first subscription."""
-        params, uri = _params(request)
+        params, uri = resource_params(request)
         return await self.subscribe_to(request, await _owner_or_not_found(request, uri), params, uri)
 
     async def subscribe_to(self, request: Request, owner: Resource, params: Mapping[str, Raw], uri: str) -> Frame:
@@ -107,7 +109,7 @@ class Resources:
 
     async def unsubscribe(self, request: Request) -> Frame:
         """Answer `resources/unsubscribe`; the upstream receives the last client's only."""
-        params, uri = _params(request)
+        params, uri = resource_params(request)
         return await self.unsubscribe_from(request, await _owner_or_not_found(request, uri), params)
 
     async def unsubscribe_from(self, request: Request, owner: Resource, params: Mapping[str, Raw]) -> Frame:
@@ -137,7 +139,12 @@ class Resources:
         )
         if len(answer.error) and group.may_hide and not is_listed(group, uri):
             raise ResourceNotFound(written)  # as for one that is not allowed
-        return name_asker(group.name, request.client, answer) if len(answer.error) else answer
+        if len(answer.error):
+            return name_asker(group.name, request.client, answer)
+        is_renamed = (
+            written != uri and request.method == "resources/read" and names.split_skill_uri(written) is not None
+        )
+        return _rename_contents(group, answer) if is_renamed else answer
 
     def _show_page(self, request: Request, owner: Resource, uri: str, answer: Frame) -> Frame:
         """Return the page of an app under the URI that it was asked for by; it may call its tools from now on."""
@@ -156,17 +163,18 @@ class Resources:
 
     async def _ask_all(self, request: Request, uri: str, params: Mapping[str, Raw]) -> Frame:
         """Ask all that could know an unlisted URI."""
-        groups = [
-            group
-            for group in request.view.offering("resources")
-            if not group.is_down and (group.catalog is None or group.catalog.may("resources")) and group.may_read(uri)
+        owners = [
+            (group, own_uri)
+            for group, own_uri in skill_uris.candidates(request.view.offering("resources"), uri)
+            if not group.is_down and (group.catalog is None or group.catalog.may("resources"))
+            if group.may_read(own_uri)
         ]
-        found = await first_result(groups, lambda group: self._send(request, (group, uri), params))
+        found = await first_result(owners, lambda owner: self._send(request, owner, params))
         if found is None:
-            for group in groups:
-                group.refuse_held_resource(uri)
+            for group, own_uri in owners:
+                group.refuse_held_resource(own_uri)
             raise ResourceNotFound(uri)
-        group, answer = found
+        (group, _), answer = found
         if request.observation is not None:  # several were asked, and this one counts
             request.observation.note_target(group, request.method, params)
         return answer
@@ -185,14 +193,18 @@ async def find_resource(request: Request, uri: str) -> Resource | None:
         if not group.may_read(own_uri):
             raise ResourceNotFound(uri)
         return group, own_uri
-    groups = [group for group in request.view.offering("resources") if group.may_read(uri)]
+    groups = request.view.offering("resources")
     if names.is_ui(uri):
-        return await _find_page(request, groups, uri)
-    found = _find_listing(groups, uri)
+        return await _find_page(request, [group for group in groups if group.may_read(uri)], uri)
+    found = _find_readable(groups, uri)
     if found is None:
-        await learn(request.client, groups, _BOTH, FIND_WITHIN_S)
-        found = _find_listing(groups, uri) or _find_matching(groups, uri)
-    return None if found is None else (found, uri)
+        readable = [group for group in groups if group.may_read(uri)]
+        await learn(request.client, readable, _ALL, FIND_WITHIN_S)
+        found = _find_readable(groups, uri)
+        if found is None and skill_uris.read_group(groups, uri) is None:
+            matching = _find_matching(readable, uri)
+            found = None if matching is None else (matching, uri)
+    return found
 
 
 async def _find_page(request: Request, groups: list[GroupView], uri: str) -> Resource:
@@ -205,7 +217,7 @@ async def _find_page(request: Request, groups: list[GroupView], uri: str) -> Res
     links = links_of(request.view)
     found = links.find(uri)
     if found is None:
-        await learn(request.client, request.view.offering("resources"), (*_BOTH, ListKind.TOOLS), FIND_WITHIN_S)
+        await learn(request.client, request.view.offering("resources"), _PAGES, FIND_WITHIN_S)
         found = links.find(uri)
     if found is None:
         made = [group for group in groups if _has_template_of(group, uri)]
@@ -249,8 +261,8 @@ def _rename(view: View, items: list[Item]) -> list[Raw]:
         _rename_page(view, group, uri, entry, ListKind.RESOURCES)
         if names.is_ui(uri)
         else entry
-        if _find_listing(groups, uri) is group and not names.is_ours(uri)
-        else wire.with_member(entry, names.group_uri(group.name, uri), "uri")
+        if skill_uris.find(groups, uri) == (group, uri) and not names.is_ours(uri)
+        else wire.with_member(entry, _group_uri(group, uri), "uri")
         for group, uri, entry in items
     ]
 
@@ -274,7 +286,8 @@ def _rename_page(view: View, group: GroupView, uri: str, entry: Raw, kind: ListK
     return entry if shown == uri else wire.with_member(entry, shown, kind.key)
 
 
-def _params(request: Request) -> tuple[dict[str, Raw], str]:
+def resource_params(request: Request) -> tuple[dict[str, Raw], str]:
+    """Return the params of a request about one resource, and its URI. Raises Malformed."""
     params = wire.members(request.params)
     uri = wire.text(params.get("uri"))
     if not uri:
@@ -282,7 +295,35 @@ def _params(request: Request) -> tuple[dict[str, Raw], str]:
     return params, uri
 
 
-def _find_listing(groups: list[GroupView], uri: str, kind: ListKind = ListKind.RESOURCES) -> GroupView | None:
+def _find_readable(groups: list[GroupView], uri: str) -> Resource | None:
+    """Return the group that lists a URI, and the URI as that group knows it, if the client may read it."""
+    found = skill_uris.find(groups, uri)
+    if found is None or found[0].may_read(found[1]):
+        return found
+    others = [group for group in groups if group.may_read(uri)]
+    return skill_uris.find(others, uri)
+
+
+def _rename_contents(group: GroupView, answer: Frame) -> Frame:
+    """Return what was read of a skill with the URIs that carry its group; its texts and bytes stay as they are."""
+    try:
+        elements = wire.elements(wire.member(answer.result, "contents"))
+        uris = [wire.text(wire.member(each, "uri")) for each in elements]
+        contents = [
+            wire.with_member(each, names.group_skill_uri(group.name, uri), "uri") if uri else each
+            for uri, each in zip(uris, elements, strict=True)
+        ]
+    except wire.Malformed:
+        return answer
+    return Frame(result=wire.with_member(answer.result, contents, "contents"))
+
+
+def _group_uri(group: GroupView, uri: str) -> str:
+    is_skill = uri.startswith("skill://") or (group.catalog is not None and group.catalog.has_skill_file(uri))
+    return names.group_skill_uri(group.name, uri) if is_skill else names.group_uri(group.name, uri)
+
+
+def _find_listing(groups: list[GroupView], uri: str, kind: ListKind) -> GroupView | None:
     return next((group for group in groups if group.catalog and uri in group.catalog.entries(kind)), None)
 
 

@@ -6,23 +6,26 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING
 
+from dynamic_mcp.client import Client
 from dynamic_mcp.errors import METHOD_NOT_FOUND, URL_ELICITATION_REQUIRED, LoginNeeded
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.own_meta import GROUP
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.capabilities import EXTENDING
+from dynamic_mcp.proxy.capabilities import has_own_methods
 from dynamic_mcp.proxy.chain import Chains
 from dynamic_mcp.proxy.log_levels import LogLevels
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.tools import Tools
-from dynamic_mcp.proxy.view import GroupView
+from dynamic_mcp.proxy.view import GroupView, View
 
 if TYPE_CHECKING:  # loaded with the first request that needs them
     from dynamic_mcp.proxy.completion import Completion
+    from dynamic_mcp.proxy.direct_listing import DirectListing
     from dynamic_mcp.proxy.elicitations import Elicitations
     from dynamic_mcp.proxy.logins import LoginOffers
     from dynamic_mcp.proxy.prompts import Prompts
     from dynamic_mcp.proxy.resources import Resources
+    from dynamic_mcp.proxy.skills import Skills
     from dynamic_mcp.proxy.tasks import Tasks
 
 # For one request: a server may want a login, and then one with more scope, or at another authorization server.
@@ -39,20 +42,18 @@ class Router:
     def __init__(
         self,
         use_cases: Mapping[str, UseCase],
-        chains: Chains,
         logins: Callable[[], LoginOffers],
         elicitations: Callable[[], Elicitations],
-        pass_on: UseCase | None = None,
+        pass_on: UseCase,
     ) -> None:
         self._use_cases = use_cases
-        self._chains = chains
         self._logins = logins
         self._elicitations = elicitations
-        self._otherwise = pass_on or self._pass_on
+        self._pass_on = pass_on
 
     async def answer(self, request: Request) -> Frame:
         """Answer a request; one that was refused for want of a login is repeated after it."""
-        use_case = self._use_cases.get(request.method, self._otherwise)
+        use_case = self._use_cases.get(request.method, self._pass_on)
         try:
             answer = await use_case(request)
         except LoginNeeded as exc:
@@ -71,11 +72,27 @@ class Router:
                 needed = exc
         raise self._logins().explain(request.client, request.view[needed.group], needed) from None
 
-    async def _pass_on(self, request: Request) -> Frame:
-        """Answer or pass on a request that the protocol does not know."""
+    def notify(self, request: Request) -> None:
+        """Pass a client's notification on to the servers that it uses, or to the one that `_meta` names."""
+        name = wire.text(wire.member(request.params, "_meta", GROUP))
+        for group in request.view:
+            if request.method == "notifications/roots/list_changed" or group.name == name:
+                group.group.notify(request.client, request.method, request.params)
+
+
+class Extensions:
+    """Answers what the protocol does not know, or passes it on; `direct_listing` returns what a client is listed."""
+
+    def __init__(self, chains: Chains, direct_listing: Callable[[View, Client], DirectListing]) -> None:
+        self._chains = chains
+        self._direct_listing = direct_listing
+
+    async def answer(self, request: Request) -> Frame:
+        """Answer by the feature whose method it is, or by the group that it is for."""
         for feature in request.view.scope.extensions:
             if request.method in feature.methods:
-                answer: Frame = await feature.find(feature.methods[request.method])(request)
+                direct = self._direct_listing(request.view, request.client)
+                answer: Frame = await feature.find(feature.methods[request.method])(request, direct)
                 return answer
         group = _find_extended(request)
         if group is None:
@@ -89,13 +106,6 @@ class Router:
             timeout_s=group.config.timeouts.tools_s,
         )
 
-    def notify(self, request: Request) -> None:
-        """Pass a client's notification on to the servers that it uses, or to the one that `_meta` names."""
-        name = wire.text(wire.member(request.params, "_meta", GROUP))
-        for group in request.view:
-            if request.method == "notifications/roots/list_changed" or group.name == name:
-                group.group.notify(request.client, request.method, request.params)
-
 
 def list_use_cases(
     chains: Chains,
@@ -103,6 +113,7 @@ def list_use_cases(
     log_levels: LogLevels,
     *,
     resources: Callable[[], Resources],
+    skills: Callable[[], Skills],
     tasks: Callable[[], Tasks],
 ) -> Mapping[str, UseCase]:
     """Return what answers each method for a client that sees all groups as one server."""
@@ -125,8 +136,11 @@ def list_use_cases(
         "resources/list": lambda request: resources().list_resources(request),
         "resources/templates/list": lambda request: resources().list_templates(request),
         "resources/read": lambda request: resources().read(request),
+        "resources/directory/read": lambda request: skills().read_directory(request),
         "resources/subscribe": lambda request: resources().subscribe(request),
         "resources/unsubscribe": lambda request: resources().unsubscribe(request),
+        "skills/list": lambda request: skills().list_skills(request),
+        "skills/get": lambda request: skills().get(request),
         "prompts/list": lambda request: prompts().list_prompts(request),
         "prompts/get": lambda request: prompts().get(request),
         "completion/complete": lambda request: completion().complete(request),
@@ -146,5 +160,5 @@ def _find_extended(request: Request) -> GroupView | None:
         return request.view[name]
     if not request.client.is_initialized:  # a newer client probes for the protocol, with us and no upstream
         return None
-    able = [group for group in request.view if group.catalog and any(map(group.catalog.may, EXTENDING))]
+    able = [group for group in request.view if group.catalog and has_own_methods(group.catalog)]
     return able[0] if len(able) == 1 else None

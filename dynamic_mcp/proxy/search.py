@@ -7,7 +7,7 @@ an answer is always one JSON object, `{"tools": […]}`; remarks follow it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from dynamic_mcp.config.resolved import Embeddings
     from dynamic_mcp.embeddings import SemanticIndex  # loaded with the first endpoint
+    from dynamic_mcp.proxy.skill_search import SkillSearch  # loaded with the first skill
     from dynamic_mcp.search import GroupIndex  # its stemmer and tables are loaded with the first search
 
 # So many tools are shown in full when nothing else was asked for.
@@ -69,6 +70,7 @@ class ToolSearch:
         self._vectors = vectors
         self._semantic_index: SemanticIndex | None = None
         self._indexed: WeakKeyDictionary[GroupView, _Indexed] = WeakKeyDictionary()
+        self._skills: SkillSearch | None = None
 
     async def answer(self, request: Request, params: Mapping[str, Raw]) -> Frame:
         """Answer a call of `get_dynamic_tools`. Raises InvalidArguments, NotFound, Disabled and UpstreamError."""
@@ -131,13 +133,28 @@ class ToolSearch:
                 for match, each in zip(matches, details, strict=True)
             ),
         )
+        skills = await self._find_skills(request.view, group, query, detail)
         remarks = [
             _HOW_TO_GET_MORE[Detail.BRIEF] if Detail.BRIEF in details and detail is None else "",
             _cut_remark(len(rows), len(matches)),
-            _no_match(request.view, query) if indexes and not matches else "",
+            _no_match(request.view, query) if indexes and not matches and not skills else "",
+            _how_to_read(skills),
             _unsearched_remark([group for group in groups if group.catalog is None or _lacks_tools(group.catalog)]),
         ]
-        return [format_tools(rows), *filter(None, remarks)]
+        return [format_tools(rows, skills), *filter(None, remarks)]
+
+    async def _find_skills(
+        self, view: View, group: GroupView | None, query: str, detail: Detail | None
+    ) -> Sequence[str]:
+        """Return the skills that fit a query, if any group has skills."""
+        groups = [each for each in view.offering("resources") if group in (None, each) and _has_skills(each)]
+        if not groups:
+            return ()
+        if self._skills is None:
+            from dynamic_mcp.proxy.skill_search import SkillSearch
+
+            self._skills = SkillSearch()
+        return await self._skills.find(view, groups, query, detail=detail, shows_group=group is None)
 
     async def _index_all(self, groups: list[GroupView]) -> list[_Indexed]:
         """Return what can be searched of these groups; what has not changed since the last time is used again."""
@@ -185,13 +202,36 @@ async def _list_tools(request: Request, group: GroupView, detail: Detail | None)
     missing = group.complaint([ListKind.TOOLS]) if catalog.may_have_more(ListKind.TOOLS) else ""
     limit = group.presentation.answers.limit if request.parent is None else NO_LIMIT  # no model reads it
     chosen, rows = _fitting(catalog.model_tools, limit, detail)
+    skills = _list_skills(request.view, group, limit - sum(map(results.size, rows)), detail)
     remarks = [
         catalog.instructions,
         _HOW_TO_GET_MORE.get(chosen, "") if detail is None else "",
         _cut_remark(len(rows), len(catalog.model_tools)),
+        _how_to_read(skills),
         missing and f"Tools may be missing: {missing}. Those that you know may be called all the same.",
     ]
-    return [format_tools(rows), *filter(None, remarks)]
+    return [format_tools(rows, skills), *filter(None, remarks)]
+
+
+def _list_skills(view: View, group: GroupView, limit: int, detail: Detail | None) -> Sequence[str]:
+    """Return the skills of a group, as many as fit into so many bytes."""
+    if not group.offers("resources") or not _has_skills(group):
+        return ()
+    from dynamic_mcp.proxy.skill_search import list_skills
+
+    return _within(limit, list_skills(view, group, detail or Detail.BRIEF))
+
+
+def _has_skills(group: GroupView) -> bool:
+    return group.catalog is not None and bool(group.catalog.entries(ListKind.SKILLS))
+
+
+def _how_to_read(skills: Sequence[str]) -> str:
+    if not skills:
+        return ""
+    from dynamic_mcp.proxy.skill_search import HOW_TO_READ
+
+    return HOW_TO_READ
 
 
 def _fitting(tools: Mapping[str, Raw], limit: int, detail: Detail | None) -> tuple[Detail, list[str]]:

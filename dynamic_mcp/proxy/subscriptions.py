@@ -214,7 +214,7 @@ def take_snapshot(view: View, client: Client, tools: Callable[[View, Client], Se
         return _take_of_one(view)
     return {
         "tools": tools(view, client),
-        "resources": _entries(view, ListKind.RESOURCES, ListKind.TEMPLATES),
+        "resources": _entries(view, ListKind.RESOURCES, ListKind.TEMPLATES, ListKind.SKILLS),
         "prompts": _entries(view, ListKind.PROMPTS),
     }
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # loaded with the first call, or the first client that is lis
     from dynamic_mcp.mcp.mirrored_headers import HeaderParameters
     from dynamic_mcp.proxy.apps import OpenApps
     from dynamic_mcp.proxy.calls import Calls
-    from dynamic_mcp.proxy.direct_listing import DirectListing, ListedTools
+    from dynamic_mcp.proxy.direct_listing import DirectListing, ListedTools, ToolUses
     from dynamic_mcp.proxy.listed_names import Named
     from dynamic_mcp.proxy.own_tools import OwnTool
     from dynamic_mcp.proxy.result_store import ResultStore
@@ -46,11 +46,13 @@ class Tools:
         search: Callable[[], ToolSearch],
         results: Callable[[], ResultStore],
         open_apps: Callable[[], OpenApps],
+        uses: Callable[[], ToolUses],
     ) -> None:
         self._search = search
         self._listed_tools: WeakKeyDictionary[View, ListedTools] = WeakKeyDictionary()
         self._surfaces: WeakKeyDictionary[Client, Surface] = WeakKeyDictionary()
         self._chains, self._tasks, self._results, self._open_apps = chains, tasks, results, open_apps
+        self._uses = uses
         self.own_tools: dict[str, OwnTool] = {}  # of features, by their names
 
     @cached_property
@@ -78,7 +80,7 @@ class Tools:
         if found is None:
             from dynamic_mcp.proxy.direct_listing import ListedTools
 
-            found = self._listed_tools[view] = ListedTools(view)
+            found = self._listed_tools[view] = ListedTools(view, self._uses)
         return found
 
     def direct_listing(self, view: View, client: Client) -> DirectListing:

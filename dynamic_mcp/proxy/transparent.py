@@ -5,7 +5,8 @@ What the config keeps back stays back: filtered tools, and features that are off
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import contextlib
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -40,10 +41,13 @@ from dynamic_mcp.tools.arguments import is_valid
 if TYPE_CHECKING:  # loaded where a server needs them
     from dynamic_mcp.proxy.elicitations import Elicitations
     from dynamic_mcp.proxy.logins import LoginOffers
+    from dynamic_mcp.proxy.skills import Skills
 
 # The link to the upstream has said this already.
 _INITIALIZED = "notifications/initialized"
 _KINDS = {ListKind.TOOLS: AccessKind.TOOL, ListKind.PROMPTS: AccessKind.PROMPT}
+# Which features the methods of extensions belong to.
+_FEATURES_OF_EXTENSIONS = {kind.member: kind.capability for kind in ListKind if kind.extension}
 _FEATURE_BY_REFERENCE = {"ref/prompt": "prompts", "ref/resource": "resources"}
 
 
@@ -55,6 +59,7 @@ class Transparent:
         chains: Chains,
         tasks: Tasks,
         resources: Resources,
+        skills: Callable[[], Skills],
         subscriptions: Subscriptions,
         logins: Callable[[], LoginOffers],
         elicitations: Callable[[], Elicitations],
@@ -62,9 +67,10 @@ class Transparent:
         self._chains = chains
         self._tasks = tasks
         self._resources = resources
+        self._skills = skills
         self._subscriptions = subscriptions
         self._logins = logins
-        self._router = Router(self._use_cases(), chains, logins, elicitations, self._pass_on)
+        self._router = Router(self._use_cases(), logins, elicitations, self._pass_on)
 
     # --- the session -----------------------------------------------------------------------------------
 
@@ -104,6 +110,8 @@ class Transparent:
             "tools/call": self._call,
             "prompts/get": self._get_prompt,
             "resources/read": self._read,
+            "resources/directory/read": self._read_directory,
+            "skills/get": self._get_skill,
             "completion/complete": self._complete,
             "resources/subscribe": self._subscribe,
             "resources/unsubscribe": self._unsubscribe,
@@ -126,7 +134,7 @@ class Transparent:
         listing = catalog.lists[kind]
         if listing.has_failed and not listing.entries:
             return Frame(error=listing.error)  # the upstream's own words
-        is_missing = listing.is_unknown or not catalog.may(kind.capability)
+        is_missing = listing.is_unknown or not catalog.declares(kind)
         if kind is not ListKind.TOOLS and is_missing:
             return await self._pass_on(request)  # the upstream says best itself that it has none
         if is_missing:
@@ -174,6 +182,20 @@ class Transparent:
         if not group.may_read(uri):
             raise ResourceNotFound(uri)
         return await self._resources.read_from(request, (group, uri), params)
+
+    async def _get_skill(self, request: Request) -> Frame:
+        params, uri = _with_uri(request)
+        group = _group_of(request)
+        if uri is None or not (group.may_hide or group.group.admission.gate):
+            return await self._pass_on(request)
+        return await self._skills().get_from(request, group, params, uri)
+
+    async def _read_directory(self, request: Request) -> Frame:
+        params, uri = _with_uri(request)
+        group = _group_of(request)
+        if uri is None or not group.may_hide:
+            return await self._pass_on(request)
+        return await self._skills().read_directory_of(request, group, params, uri)
 
     async def _complete(self, request: Request) -> Frame:
         name, uri = (wire.text(wire.member(request.params, "ref", key)) for key in ("name", "uri"))
@@ -292,13 +314,14 @@ def _feature(request: Request) -> str:
     """Return the feature that a request belongs to, which the config may have switched off."""
     if request.method == "completion/complete":
         return _FEATURE_BY_REFERENCE.get(wire.text(wire.member(request.params, "ref", "type")) or "", "")
-    return request.method.partition("/")[0]
+    feature = request.method.partition("/")[0]
+    return _FEATURES_OF_EXTENSIONS.get(feature, feature)
 
 
 def _timeout_s(group: GroupView, method: str) -> float:
     timeouts = group.config.timeouts
     match method.partition("/")[0]:
-        case "resources" | "logging":
+        case "resources" | "skills" | "logging":
             return timeouts.resources_s
         case "prompts" | "completion":
             return timeouts.prompts_s
@@ -319,6 +342,19 @@ def _hello(group: GroupView, initialize_result: Mapping[str, Raw], revision: Rev
     except wire.Malformed:
         return hello
     hidden = group.switched_off if revision.has_tasks else group.switched_off | {"tasks"}
-    if not hidden.isdisjoint(capabilities):
+    hidden |= {kind.extension for kind in ListKind if kind.extension and kind.capability in hidden}
+    extensions = _without(capabilities.get("extensions", wire.ABSENT), hidden)
+    if extensions is not None:
+        capabilities["extensions"] = extensions
+    if extensions is not None or not hidden.isdisjoint(capabilities):
         hello["capabilities"] = {name: each for name, each in capabilities.items() if name not in hidden}
     return hello
+
+
+def _without(extensions: Raw, hidden: Collection[str]) -> Raw | None:
+    """Return extensions without those that are hidden; None if none of them is."""
+    with contextlib.suppress(wire.Malformed):
+        members = wire.members(extensions) if hidden and len(extensions) else {}
+        if not members.keys().isdisjoint(hidden):
+            return Raw(wire.encode({name: each for name, each in members.items() if name not in hidden}))
+    return None

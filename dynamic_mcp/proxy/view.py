@@ -10,7 +10,7 @@ from msgspec import Raw, Struct, structs
 
 from dynamic_mcp.client import Client
 from dynamic_mcp.config.access import AccessKind, Profile
-from dynamic_mcp.config.resolved import Config, Features, GroupConfig, Presentation, Timeouts, ToolFilter
+from dynamic_mcp.config.resolved import Config, DirectLimit, Features, GroupConfig, Presentation, Timeouts, ToolFilter
 from dynamic_mcp.errors import Disabled, NotFound
 from dynamic_mcp.features.table import Feature, features_with_extensions
 from dynamic_mcp.groups.assignment import Place
@@ -110,7 +110,7 @@ class GroupView:
     @property
     def catalog(self) -> Catalog | None:
         """The catalog in this view; None while unknown."""
-        whole = self.group.admission.catalog
+        whole = self.group.admission.catalog()
         if whole is not self._whole:
             self._catalog = None if whole is None else self._present(whole)
             self._whole = whole
@@ -310,13 +310,14 @@ class GroupViews:
 
 
 class ViewScope(Struct, frozen=True):
-    """A view's settings besides its groups: `split_calls` and `roots` are the config's, `instructions` the profile's.
+    """A view's settings besides its groups: `instructions` are the profile's, the first three the config's.
 
     `access_rules` None is that everything is allowed. `extensions` are the features that serve one. `emptiness` says
     why there is no group. Clients of a view that `is_single` see one group as if there were no proxy.
     """
 
     split_calls: bool = False
+    max_direct: DirectLimit | None = None
     roots: tuple[str, ...] = ()
     place: Place = None
     access_rules: AccessRules | None = None
@@ -430,7 +431,9 @@ def make_view(
     """
     pool = pool or GroupViews()
     presentations = config.presentations
-    scope = ViewScope(config.split_calls, config.roots, place, rules, features_with_extensions(config))
+    scope = ViewScope(
+        config.split_calls, config.max_direct, config.roots, place, rules, features_with_extensions(config)
+    )
     if profile is not None:
         from dynamic_mcp.proxy.profiles import describe_emptiness, narrow
 

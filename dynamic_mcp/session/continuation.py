@@ -90,11 +90,11 @@ class SessionJournal:
 
 
 def _note(request: Request) -> tuple[bytes, bytes]:
-    return request.method.encode(), wire.request_line(0, request.method, request.params)
+    return request.method.encode(), wire.request_line(0, request.method, request.params or None)
 
 
 def _note_subscription(request: Request) -> tuple[bytes, bytes]:
-    return _name_subscription(request), wire.request_line(0, request.method, request.params)
+    return _name_subscription(request), wire.request_line(0, request.method, request.params or None)
 
 
 def _forget_subscription(request: Request) -> tuple[bytes, bytes]:
@@ -109,7 +109,7 @@ def _note_page(request: Request) -> tuple[bytes, bytes]:
     """Return the note of a page of an app, which goes on to call tools; no other resource has a lasting effect."""
     uri = wire.member(request.params, "uri")
     name = b"page " + bytes(uri) if names.is_ui(wire.text(uri) or "") else b""
-    return name, wire.request_line(0, _READ, wire.encode({"uri": uri}))
+    return name, wire.request_line(0, _READ, {"uri": uri})
 
 
 _LASTING = {

@@ -75,7 +75,7 @@ class Questions:
         self._in_flight[key] = _Question(future, token, on_status)
         if self._journal is not None:
             self._journal.record_question(number)
-        send(wire.request_line(number, frame.method, params))
+        send(wire.request_line(number, frame.method, params or None))
         try:
             return await future
         except asyncio.CancelledError as exc:

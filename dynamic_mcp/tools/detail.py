@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 
 from msgspec import Raw
@@ -44,9 +44,12 @@ def format_tool(name: str, tool: Raw, detail: Detail, *, group: str | None = Non
     return (b"{" + b",".join(b'"%s":%s' % (key.encode(), value) for key, value in members.items()) + b"}").decode()
 
 
-def format_tools(rows: Iterable[str]) -> str:
-    """Join formatted tools into one JSON object; some clients accept only objects as structured content."""
-    return '{"tools":[' + ",".join(rows) + "]}"
+def format_tools(rows: Iterable[str], skills: Sequence[str] = ()) -> str:
+    """Join formatted tools into one JSON object; some clients accept only objects as structured content.
+
+    Skills, if there are any, are another member of it.
+    """
+    return '{"tools":[' + ",".join(rows) + "]" + (f',"skills":[{",".join(skills)}]' if skills else "") + "}"
 
 
 def format_signature(schema: Mapping[str, object]) -> str:

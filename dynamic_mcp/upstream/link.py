@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 skipped = logging.getLogger(STDOUT)
 
 _LONGEST_GARBAGE_SHOWN = 200
+_RETURN, _BRACE = b"\r{"  # a search for a number is several times as fast as `find` and `startswith`
 # Questions of the upstream that the client of one call is asked.
 MAX_QUESTIONS = 50
 # Calls that became tasks, whose progress tokens are remembered.
@@ -121,15 +122,14 @@ class Link:
         if self.loss is not None:
             raise NotSent(self.group, self.loss.reason)
         number = next(self._ids)
-        key = b"%d" % number
+        key = wire.encode(number)
         now = self._loop.time()
         call = UpstreamCall(
             method, label or method, caller, timeout_s, now, now + timeout_s, self._loop.create_future()
         )
         if params is not None and "_meta" in params:
             params = self._with_own_token(params, key, call)
-        body = b"" if params is None else wire.encode(params)
-        self._transport.send(wire.request_line(number, method, body))
+        self._transport.send(wire.request_line(number, method, params))
         self._calls[key] = call
         if call.deadline < self._alarm.at:
             self._alarm.ring_by(call.deadline)
@@ -230,9 +230,9 @@ class Link:
         if isinstance(line, lines.Oversized):
             self._take_unreadable(line, f"sent a message of {line.size} bytes, over `max_message_bytes`")
             return
-        if line.find(b"\r", 0, -1) >= 0:
+        if _RETURN in line and line.find(b"\r", 0, -1) >= 0:
             line = lines.on_one_line(line)  # white space to JSON, and the end of a line to some clients
-        if line.startswith(b"{") or not wire.is_batch(line):
+        if line[0] == _BRACE or not wire.is_batch(line):
             self._receive_one(line, for_id or b"")
             return
         try:

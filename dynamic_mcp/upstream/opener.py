@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import structs
 
 from dynamic_mcp.client import ClientInfo
-from dynamic_mcp.config.resolved import Broken, CommandLine, Grant, GroupConfig, OAuth, Program, Remote
+from dynamic_mcp.config.resolved import Broken, CommandLine, Grant, GroupConfig, OAuth, Program, Remote, SkillFolders
 from dynamic_mcp.errors import (
     HEADER_MISMATCH,
     INVALID_PARAMS,
@@ -33,9 +33,13 @@ from dynamic_mcp.upstream.link import Link, LinkOwner
 from dynamic_mcp.upstream.mask import mask_of
 from dynamic_mcp.upstream.stdio import StdioTransport
 
-if TYPE_CHECKING:  # loaded with the first remote server
+if TYPE_CHECKING:  # loaded with the first remote server, or the first server in this process
     from dynamic_mcp.oauth.authorization import ServerCredentials
     from dynamic_mcp.oauth.logins import Logins
+    from dynamic_mcp.upstream.cli.transport import CommandLineTransport
+    from dynamic_mcp.upstream.skills.transport import SkillTransport
+
+    _OwnTransport = CommandLineTransport | SkillTransport
 
 # Statuses of a server with only the older transport for the first POST (MCP 2025-11-25, basic/transports).
 _TRY_OLDER = frozenset({400, 404, 405})
@@ -85,6 +89,8 @@ async def open_link(
             return await (far.open_modern_first(lacks) if is_modern_first else far.open_legacy_first(lacks))
         case CommandLine() as line:
             return await _open_command_line(config, line, listener, hello, lacks)
+        case SkillFolders() as folders:
+            return await _open_skills(config, folders, listener, hello, lacks)
         case Broken(reason=reason):
             raise Unreachable(config.name, reason, final=True)
 
@@ -110,14 +116,30 @@ async def _initialize_program(
         raise
 
 
+async def _open_skills(
+    config: GroupConfig, folders: SkillFolders, listener: LinkOwner, hello: ClientInfo, lacks: Era | None
+) -> Opened:
+    """Open a link to folders of skills, which are turned into a server here and are the same in both eras."""
+    from dynamic_mcp.upstream.skills.transport import SkillTransport  # with the first of them
+
+    return await _greet_own(config, SkillTransport(config.name, folders), listener, hello, lacks)
+
+
 async def _open_command_line(
     config: GroupConfig, line: CommandLine, listener: LinkOwner, hello: ClientInfo, lacks: Era | None
 ) -> Opened:
     """Open a link to a command line program, which is turned into a server here and is the same in both eras."""
     from dynamic_mcp.upstream.cli.transport import CommandLineTransport  # with the first of them
 
-    transport = CommandLineTransport(config.name, line)
-    link = Link(config.name, transport, listener, mask_of(line))
+    return await _greet_own(config, CommandLineTransport(config.name, line), listener, hello, lacks)
+
+
+async def _greet_own(
+    config: GroupConfig, transport: _OwnTransport, listener: LinkOwner, hello: ClientInfo, lacks: Era | None
+) -> Opened:
+    """Open a link to a server in this process."""
+    assert not isinstance(config.upstream, Broken)
+    link = Link(config.name, transport, listener, mask_of(config.upstream))
     transport.receive, transport.lost = link.receive, link.lose
     try:
         await transport.start()

@@ -12,6 +12,7 @@ from typing import Any
 
 from tests import own_process
 from tests.terminal import open_terminal
+from tests.windows import home_variables
 
 BOUND_S = 60
 _NOT_OURS = {
@@ -53,7 +54,8 @@ class CliRunner:
 
     def environment(self, **changes: str) -> dict[str, str]:
         ours = {name: value for name, value in os.environ.items() if name not in _NOT_OURS}
-        return {**ours, "XDG_CONFIG_HOME": str(self.folder / "home"), **changes}
+        home = home_variables(Path(changes["HOME"])) if "HOME" in changes else {}
+        return {**ours, "XDG_CONFIG_HOME": str(self.folder / "home"), **home, **changes}
 
     @staticmethod
     def command(*args: str) -> tuple[str, ...]:

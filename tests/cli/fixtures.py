@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,17 @@ import pytest
 from tests.cli.commands import CliRunner
 from tests.cli.setting_up import SECRET
 from tests.program import full, odd
+from tests.windows import user_dir
+
+# Runs a server, with the path of its file, only if it has its secret.
+NEEDS_ITS_SECRET = """
+import os, runpy, sys
+if not os.environ["API_TOKEN"].startswith("sk-"):
+    sys.exit(3)
+sys.argv = sys.argv[1:]
+sys.path.insert(0, os.path.dirname(sys.argv[0]))
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 
 
 @pytest.fixture
@@ -23,9 +35,8 @@ def cli(tmp_path: Path) -> CliRunner:
 @pytest.fixture
 def state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """The state directory of the proxies and of the commands."""
-    for name in ("XDG_STATE_HOME", "WIN_PD_OVERRIDE_LOCAL_APPDATA"):
-        monkeypatch.setenv(name, str(tmp_path / "state"))
-    return tmp_path / "state" / "dynamic-mcp"
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return user_dir(tmp_path / "state")
 
 
 @pytest.fixture
@@ -34,9 +45,11 @@ def home(cli: CliRunner) -> Path:
     cli.config.unlink()
     home = cli.folder / "person"
     (home / ".cursor").mkdir(parents=True)
-    start = " ".join([full()["command"], *full()["args"]])
-    needs_its_secret = ["-c", f'case "$API_TOKEN" in sk-*) exec {start};; esac; exit 3']
-    working = {"command": "sh", "args": needs_its_secret, "env": {"API_TOKEN": SECRET}}
+    working = {
+        "command": sys.executable,
+        "args": ["-c", NEEDS_ITS_SECRET, *full()["args"]],
+        "env": {"API_TOKEN": SECRET},
+    }
     cursor = {"full": working, "broken": {"command": "no-such-command"}}
     (home / ".cursor" / "mcp.json").write_text(json.dumps({"mcpServers": cursor}, indent=4), encoding="utf-8")
     (home / ".claude.json").write_text(
@@ -48,4 +61,4 @@ def home(cli: CliRunner) -> Path:
 @pytest.fixture
 def config(cli: CliRunner) -> Path:
     """Where the config of a person goes."""
-    return cli.folder / "home" / "dynamic-mcp" / "dynamic-mcp.json"
+    return user_dir(cli.folder / "home") / "dynamic-mcp.json"

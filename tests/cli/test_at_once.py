@@ -89,6 +89,7 @@ def test_a_dry_run_says_what_would_be_taken_back_and_changes_nothing(
 # --- whose files they are --------------------------------------------------------------------------------
 
 
+@pytest.mark.posix_only("modes are those of POSIX; tests/system/test_acl.py")
 def test_what_is_made_for_oneself_is_for_oneself_alone(cli: CliRunner, home: Path, tmp_path: Path) -> None:
     config = tmp_path / "home" / "dynamic-mcp" / "dynamic-mcp.json"
 

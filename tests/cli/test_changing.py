@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.cli.commands import CliRunner
+from tests.windows import user_dir
 
 TEXT = """{
   // the ones I use
@@ -65,7 +66,7 @@ def test_a_remote_server_is_added_with_its_headers(written: CliRunner, header: s
 def test_the_first_server_makes_a_private_config_in_the_users_directory(cli: CliRunner) -> None:
     cli.config.unlink()
     assert cli.run("add", "a", "--", "x").code == 0
-    made = cli.folder / "home" / "dynamic-mcp" / "dynamic-mcp.json"
+    made = user_dir(cli.folder / "home") / "dynamic-mcp.json"
     assert json.loads(made.read_text(encoding="utf-8")) == {"mcpServers": {"a": {"command": "x"}}}
     assert stat.S_IMODE(made.stat().st_mode) == 0o600
 

@@ -366,6 +366,23 @@ def test_where_no_ai_tool_is_found_servers_are_added_by_hand(cli: CliRunner, con
     assert servers_of(config) == {"time": {"description": "Clocks", "command": "uvx", "args": ["mcp server"]}}
 
 
+def test_where_no_server_works_yes_changes_nothing_and_says_how_to_go_on(
+    cli: CliRunner, home: Path, config: Path
+) -> None:
+    (home / ".claude.json").unlink()
+    tool = home / ".cursor" / "mcp.json"
+    tool.write_text(json.dumps({"mcpServers": {"broken": {"command": "no-such-command"}}}), encoding="utf-8")
+    before = tool.read_bytes()
+
+    done = run(cli, home, "init", "--yes")
+
+    assert done.code == 0
+    assert "No server is left, so nothing was changed." in done.err
+    assert "`dynamic-mcp add` creates one" in done.err
+    assert not config.exists()
+    assert tool.read_bytes() == before
+
+
 def test_where_no_ai_tool_has_a_server_yes_says_how_to_go_on(cli: CliRunner, home: Path, config: Path) -> None:
     (home / ".cursor" / "mcp.json").unlink()
     (home / ".claude.json").write_text(json.dumps({"theme": "dark"}), encoding="utf-8")

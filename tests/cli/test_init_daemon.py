@@ -11,6 +11,7 @@ from dynamic_mcp.cli.invocation import start_invocation
 from dynamic_mcp.cli.wizard import set_up
 from tests.cli.commands import CliRunner
 from tests.cli.setting_up import QUESTIONS, keystrokes, run, run_at_terminal, servers_of
+from tests.windows import home_variables
 
 
 def settings_of(file: Path) -> dict[str, object]:
@@ -60,7 +61,8 @@ def test_two_ai_tools_get_a_daemon(
 ) -> None:
     monkeypatch.delenv("DYNAMIC_MCP_CONFIG", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", cli.environment()["XDG_CONFIG_HOME"])
-    monkeypatch.setenv("HOME", str(home))
+    for name, value in home_variables(home).items():
+        monkeypatch.setenv(name, value)
     monkeypatch.chdir(cli.folder)
 
     context = start_invocation(None, quiet=True, verbose=0, as_json=None)

@@ -10,6 +10,7 @@ import pytest
 
 from tests.cli.commands import CliRunner
 from tests.program import full, running
+from tests.windows import user_dir
 
 READERS = [["check"], ["stats"], ["tools"], ["doctor"]]
 
@@ -32,7 +33,7 @@ def places(cli: CliRunner) -> CliRunner:
         ("named", cli.folder / "named" / "dynamic-mcp.json"),
         ("variable", cli.folder / "variable" / "dynamic-mcp.json"),
         ("here", cli.folder / "here" / "dynamic-mcp.json"),
-        ("dynamic-mcp", cli.folder / "home" / "dynamic-mcp" / "dynamic-mcp.json"),
+        ("dynamic-mcp", user_dir(cli.folder / "home") / "dynamic-mcp.json"),
     ):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps({"mcpServers": {name: full()}}), encoding="utf-8")

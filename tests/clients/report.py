@@ -48,6 +48,8 @@ DIFFERING = """These spellings mean something else after an import, and are not 
 "there" the client. The names are those of the tests: `V_SET` is set, `V_EMPTY` is empty, `V_UNSET` is not set.
 """
 NOT_ASKED = "-"
+# The heading of what `tests.clients.surfaces` writes, at the end.
+SURFACES = "\n## The two tools, direct tools, or `auto`\n"
 
 
 class Collector:
@@ -98,6 +100,11 @@ def page(collector: Collector) -> str:
     return BEGINNING + table + END + known + (f"\n## Where it says no\n\n{broken}" if broken else "")
 
 
+def surfaces_of(text: str) -> str:
+    """Return the part of the page that `tests.clients.surfaces` has written."""
+    return "".join(text.partition(SURFACES)[1:])
+
+
 def main() -> int:
     """Run the tests, and write the page if every client was there."""
     os.environ["DYNAMIC_MCP_TEST_CLIENTS_WHOLE"] = "1"
@@ -112,7 +119,7 @@ def main() -> int:
     if missing or any(NOT_ASKED in collector.cells[client.name, "results"] for client in CLIENTS):
         print(f"{PAGE.name} stays as it is: not every client was there", file=sys.stderr)
         return 1
-    PAGE.write_text(page(collector))
+    PAGE.write_text(page(collector) + surfaces_of(PAGE.read_text()))
     return int(code)
 
 

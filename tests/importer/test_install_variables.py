@@ -146,6 +146,34 @@ def test_the_two_tools_stay_in_the_models_sight_unless_a_user_says_otherwise(
     assert file.read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    "settings", [{"settings": {"defaults": {"direct": "auto"}}}, {"profiles": {"p": {"direct": "auto"}}}]
+)
+@pytest.mark.parametrize(("tool", "field"), [("claude", "alwaysLoad"), ("qwen-code", "alwaysLoadTools")])
+def test_a_tool_that_is_listed_all_tools_may_hide_them_behind_its_search(
+    world: World, tool: str, field: str, settings: Json
+) -> None:
+    config(world, plain=PLAIN)
+    options = ["--profile", "p"] if "profiles" in settings else []
+    world.run("install", tool)  # while the two tools were to stay in sight
+    world.output.write_text(json.dumps({"mcpServers": {"plain": PLAIN}, **settings}), encoding="utf-8")
+
+    ran = world.run("install", tool, *options)
+
+    assert '`"direct": "auto"` lists' in ran.err
+    assert field not in entry(tool)
+
+
+def test_a_tool_that_is_not_known_to_search_is_said_to_get_the_two_tools(world: World) -> None:
+    settings = {"defaults": {"direct": "auto"}}
+    world.output.write_text(json.dumps({"mcpServers": {"plain": PLAIN}, "settings": settings}), encoding="utf-8")
+
+    assert "gives Gemini CLI the two tools, since it puts all listed" in world.run("install", "gemini").err
+    assert "gives Cursor the two tools, since it is not known" in world.run("install", "cursor").err
+    config(world, plain=PLAIN)
+    assert "the two tools" not in world.run("install", "gemini").err
+
+
 def test_a_config_that_is_wrong_is_installed_with_a_word_about_its_variables(world: World) -> None:
     world.output.write_text('{"mcpServers": {"a": {}}}', encoding="utf-8")
     ran = world.run("install", "codex")

@@ -340,7 +340,10 @@ def test_a_batch_that_cannot_be_split_counts_as_one_message() -> None:
         (b'{"a":1,"a":1}', False),
         (b'{"a":{"b":1},"a":1}', False),
         (b'{"\\u003a":1,"\\u003a":1}', False),
-        (b'{":":1}', False),
+        (b'{"":1,"":1}', False),
+        (b'{"a":1,\n"a":1}', False),
+        (b'{":":1}', True),
+        (b'{        ":":1}', False),
     ],
 )
 def test_it_is_cheap_to_see_that_an_object_has_no_name_twice(data: bytes, is_certain: bool) -> None:

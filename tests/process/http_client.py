@@ -26,9 +26,9 @@ class HttpClient:
         self._ids = itertools.count(1)
         self._session: dict[str, str] = {}
 
-    async def initialize(self) -> Json:
-        """Begin a session."""
-        client = {"name": "test", "version": "1"}
+    async def initialize(self, name: str = "test") -> Json:
+        """Begin a session, as an AI tool of this name."""
+        client = {"name": name, "version": "1"}
         hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client}
         answer = await self.post({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello})
         self._session = {"mcp-session-id": answer.headers["mcp-session-id"]}
@@ -83,11 +83,11 @@ async def serving_http(file: Path, *words: str) -> AsyncIterator[Program]:
 
 @contextlib.asynccontextmanager
 async def connected(
-    url: str, *, verify: ssl.SSLContext | bool = True, uds: str | None = None
+    url: str, *, verify: ssl.SSLContext | bool = True, uds: str | None = None, name: str = "test"
 ) -> AsyncIterator[HttpClient]:
-    """Connect to a server at a URL, in a session."""
+    """Connect to a server at a URL, in a session, as an AI tool of this name."""
     transport = httpx2.AsyncHTTPTransport(uds=uds, verify=verify)
     async with httpx2.AsyncClient(transport=transport, timeout=BOUND_S, trust_env=False) as http:
         client = HttpClient(url, http)
-        await client.initialize()
+        await client.initialize(name)
         yield client

@@ -162,6 +162,21 @@ def test_a_config_with_few_tools_is_told_that_a_search_saves_nothing_there(
     assert "SHARE" in shown
 
 
+def test_what_auto_lists_is_said_with_the_clients_that_get_it(tmp_path: Path) -> None:
+    file = _config(tmp_path, groups=2, tools=3)
+    written = json.loads(file.read_text())
+    assert "auto" not in _stats(file)
+    written["mcpServers"]["group1"]["direct"] = "auto"
+    file.write_text(json.dumps(written))
+
+    figures = _stats(file)
+
+    assert figures["auto"]["tools"] == 3
+    assert figures["auto"]["listed"] == figures["groups"][1]["direct"]
+    assert "Claude Code" in figures["auto"]["clients"]
+    assert "outside the context" in CliRunner(tmp_path).run("stats", str(file), "--table").out
+
+
 def test_a_terminal_without_blocks_gets_bars_of_plain_characters(tmp_path: Path) -> None:
     cli = CliRunner(tmp_path)
     cli.configure({"full": full()})

@@ -578,3 +578,74 @@ async def test_a_server_by_itself_shows_everything_as_it_is() -> None:
             "_meta": 0,
         }
         assert (await by_name(client, "poll"))["result"] == DONE
+
+
+# --- results of call_dynamic_tool ------------------------------------------------------------------------
+
+
+OPENAI: Json = {"openai/outputTemplate": PAGE}
+
+
+async def test_a_result_has_the_link_of_its_tool_for_a_client_that_shows_pages() -> None:
+    upstream = app_server(with_meta("show", {**LINKED, **OPENAI}), tool("plain"), pages=[PAGE])
+    async with client_of(Opener(clock=[upstream])) as client:
+        await client.initialize(capabilities=HOST)
+        links = {"ui": {"resourceUri": PAGE}, "openai/outputTemplate": PAGE}
+        assert (await client.call("clock", "show"))["_meta"] == links
+        assert "_meta" not in await client.call("clock", "plain")
+
+
+async def test_a_modern_client_that_shows_pages_gets_the_link_beside_the_name_of_the_server() -> None:
+    async with modern_client_of(Opener(clock=[app_server(with_meta("show", LINKED), pages=[PAGE])])) as client:
+        client.capabilities = HOST
+        result = (await client.call("clock", "show"))["result"]
+        assert result["_meta"]["ui"] == {"resourceUri": PAGE}
+        assert "io.modelcontextprotocol/serverInfo" in result["_meta"]
+
+
+async def test_for_other_clients_and_for_listed_tools_the_bytes_of_a_result_stay() -> None:
+    upstream = app_server(with_meta("show", LINKED), pages=[PAGE], answers={"tools/call": b'{ "content" : [ ] }'})
+    arguments = {"name": "call_dynamic_tool", "arguments": {"group": "clock", "name": "show", "args": {}}}
+    async with client_of(Opener(clock=[upstream])) as client:
+        await client.initialize()
+        assert b'{ "content" : [ ] }' in await client.exchange("tools/call", arguments)
+    async with client_of(Opener(clock=[upstream])) as client:
+        await client.initialize(capabilities=HOST)
+        await listed(client)
+        by_its_name = {"name": "clock__show", "arguments": {}}
+        assert b'{ "content" : [ ] }' in await client.exchange("tools/call", by_its_name)
+        assert b"resourceUri" in await client.exchange("tools/call", arguments)
+
+
+async def test_the_link_in_a_result_is_the_one_that_clients_know() -> None:
+    servers = {name: [app_server(with_meta("show", LINKED), pages=[PAGE])] for name in ("work", "home")}
+    async with client_of(Opener(**servers)) as client:
+        await client.initialize(capabilities=HOST)
+        shown = (await listed(client))["work__show"]["_meta"]["ui"]["resourceUri"]
+        result = await client.call("work", "show")
+        assert result["_meta"]["ui"]["resourceUri"] == shown == "ui://work+clock/page.html"
+
+
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [
+        ({**DONE, "_meta": {"ui": {"resourceUri": "ui://own"}, "x": 1}}, {"ui": {"resourceUri": "ui://own"}, "x": 1}),
+        ({**DONE, "_meta": {"ui": {"x": 1}}}, {"ui": {"x": 1, "resourceUri": PAGE}}),
+        ({**DONE, "_meta": {"ui": "odd"}}, {"ui": "odd"}),
+        ({**DONE, "_meta": "odd"}, "odd"),
+        ({**DONE, "isError": True}, None),
+    ],
+)
+async def test_what_a_result_says_of_itself_stays(result: Json, expected: Json) -> None:
+    upstream = app_server(with_meta("show", LINKED), pages=[PAGE], answers={"tools/call": result})
+    async with client_of(Opener(clock=[upstream])) as client:
+        await client.initialize(capabilities=HOST)
+        assert (await client.call("clock", "show")).get("_meta") == expected
+
+
+async def test_a_page_that_a_client_may_not_read_is_not_in_a_result() -> None:
+    upstream = app_server(with_meta("show", LINKED), pages=[PAGE])
+    features = Features(tools=True, resources=False, prompts=True)
+    async with client_of(Opener(clock=[upstream]), group_config("clock", features=features)) as client:
+        await client.initialize(capabilities=HOST)
+        assert "_meta" not in await client.call("clock", "show")

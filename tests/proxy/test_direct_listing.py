@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 
@@ -149,7 +150,11 @@ async def test_what_servers_say_reaches_the_model_when_nobody_asks_for_their_gro
 
 async def test_long_lists_come_in_pages() -> None:
     tools = [f"t{n}" for n in range(1500)]
-    async with client_of(Opener(up=[_upstream(*tools)]), group_config("up", direct=DIRECT)) as client:
+    config = config_of(group_config("up", direct=DIRECT), max_direct=None)
+    proxy = Proxy(config, opener=Opener(up=[_upstream(*tools)]))
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(proxy.close)
+        client = Client(proxy)
         await client.initialize()
 
         first = (await client.request("tools/list"))["result"]

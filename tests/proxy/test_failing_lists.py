@@ -37,6 +37,7 @@ LISTS: dict[str, Json] = {
     "resources/templates/list": {"resourceTemplates": [{"uriTemplate": "x://items/{id}", "name": "item"}]},
     "prompts/list": {"prompts": [{"name": "greet"}]},
 }
+OTHERS = (ListKind.RESOURCES, ListKind.TEMPLATES, ListKind.PROMPTS)
 USES: list[tuple[str, Json, Json]] = [
     ("tools/call", {"name": "echo", "arguments": {}}, {"content": [{"type": "text", "text": "done"}]}),
     ("resources/read", {"uri": "x://a"}, READ),
@@ -110,7 +111,7 @@ async def test_one_server_alone_answers_all_but_the_failing_lists_as_it_does_its
 @pytest.mark.parametrize("failing", SUBSETS, ids=lambda each: "+".join(each) or "none")
 async def test_among_all_servers_only_the_failing_lists_are_missing(failing: tuple[str, ...]) -> None:
     async with client_of(upstream(failing)) as client:
-        for kind in [each for each in ListKind if each is not ListKind.TOOLS]:
+        for kind in OTHERS:
             result = (await client.request(kind.method))["result"]
             missing = result.get("_meta", {}).get("dynamic-mcp/missing", {})
             assert list(missing) == (["up"] if kind.method in failing else [])
@@ -127,7 +128,7 @@ async def test_a_list_that_is_never_answered_holds_nothing_else_up(only: str | N
         for method, params, result in USES[1:]:
             written = named(method, params) if only is None else (method, params)
             assert (await client.request(*written))["result"] == result
-        for kind in [each for each in ListKind if each is not ListKind.TOOLS]:
+        for kind in OTHERS:
             assert len((await client.request(kind.method))["result"][kind.member]) == 1
 
 

@@ -291,7 +291,9 @@ async def test_parameters_that_can_be_read_in_two_ways_are_refused_before_any_ru
 async def test_the_steps_run_in_the_order_of_the_table() -> None:
     steps = Steps()
     await pass_all(steps)
-    there = [row.name for row in ORDER[1:] if not row.text.startswith("On the way back")]  # the first shows nothing
+    # the first shows nothing, and calls are counted of servers only that are listed directly
+    rows = [row for row in ORDER[1:] if row.name != "use"]
+    there = [row.name for row in rows if not row.text.startswith("On the way back")]
     assert steps == [*there, *BACK]
     assert [name for name in NAMES if name in ("mark", "strip")] == ["mark", "strip"]
     assert NAMES.index("strip") > len(NAMES) - 1 - NAMES[::-1].index("redact")

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from msgspec import Raw
 
 from dynamic_mcp.client import ClientInfo
 from dynamic_mcp.config.access import Profile
+from dynamic_mcp.config.resolved import DirectLimit
 from dynamic_mcp.config.types import DirectTools
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.surface import surface_of
 from tests.fakes import Client, FakeUpstream, Json, Opener, config_of, group_config, tool
 from tests.modern_client import ModernClient
+from tests.proxy.app_servers import HOST, LINKED, app_server, with_meta
 
 AUTO = DirectTools(is_auto=True)
+ALL = DirectTools(is_all=True)
 GET = "get_dynamic_tools"
 CHANGED = "notifications/tools/list_changed"
 TWO = ["get_dynamic_tools", "call_dynamic_tool"]
@@ -136,6 +140,120 @@ async def test_a_profile_decides_in_place_of_its_servers(direct: DirectTools, na
 
     assert await _names(client) == names
     await proxy.close()
+
+
+@contextlib.asynccontextmanager
+async def _limited(
+    opener: Opener, limit: DirectLimit | None, folder: Path | None = None, **direct: DirectTools
+) -> AsyncIterator[Client]:
+    groups = [group_config(name, direct=direct.get(name, ALL)) for name in opener.plan]
+    proxy = Proxy(config_of(*groups, max_direct=limit), opener=opener, state_folder=folder)
+    client = Client(proxy)
+    await client.initialize()
+    try:
+        yield client
+    finally:
+        await proxy.close()
+
+
+async def test_beyond_the_limit_tools_are_behind_the_two_and_all_can_be_called() -> None:
+    opener = _opener(git=("log", "show"), zoo=("feed", "wash"))
+    async with _limited(opener, DirectLimit(tools=3)) as client:
+        listed = (await client.request("tools/list"))["result"]["tools"]
+
+        assert [each["name"] for each in listed] == [*TWO, "git__log", "git__show", "zoo__feed"]
+        assert listed[0]["inputSchema"]["properties"]["group"]["enum"] == ["zoo"]
+        assert await client.call("zoo", "wash") == DONE
+        assert (await client.request("tools/call", {"name": "zoo__wash", "arguments": {}}))["result"] == DONE
+
+
+async def test_the_limit_counts_tokens_too() -> None:
+    opener = Opener(git=[FakeUpstream({"tools/list": {"tools": [tool("log"), tool("long", description="d" * 900)]}})])
+    async with _limited(opener, DirectLimit(tokens=200)) as client:
+        assert await _names(client) == [*TWO, "git__log"]
+
+
+async def test_without_a_limit_everything_is_listed() -> None:
+    names = tuple(f"t{number}" for number in range(130))
+    async with _limited(_opener(git=names), None) as client:
+        assert len(await _names(client)) == 130
+    async with _limited(_opener(git=names), DirectLimit()) as client:
+        assert len(await _names(client)) == 122
+
+
+async def test_tools_that_are_named_are_listed_before_those_of_whole_servers() -> None:
+    opener = _opener(git=("log", "show"), zoo=("feed", "wash"))
+    async with _limited(opener, DirectLimit(tools=2), zoo=DirectTools(globs=("wash",))) as client:
+        assert await _names(client) == [*TWO, "git__log", "zoo__wash"]
+
+
+async def test_the_most_used_tools_are_listed_from_the_next_start_on(tmp_path: Path) -> None:
+    names = ("log", "push", "show")
+    async with _limited(_opener(git=names), DirectLimit(tools=1), tmp_path) as client:
+        before = await _names(client)
+        for _ in range(2):
+            await client.call("git", "show")
+        await client.call("git", "push")
+        assert await _names(client) == before == [*TWO, "git__log"]  # not while clients use it
+
+    async with _limited(_opener(git=names), DirectLimit(tools=1), tmp_path) as client:
+        assert await _names(client) == [*TWO, "git__show"]
+        await client.call("git", "push")
+        await client.call("git", "push")
+
+    async with _limited(_opener(git=names), DirectLimit(tools=1), tmp_path) as client:
+        assert await _names(client) == [*TWO, "git__push"]
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"git": 1}', b'{"git": {"show": "x"}}'])
+async def test_a_damaged_count_is_set_aside(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "tool-uses.json").write_bytes(content)
+    async with _limited(_opener(git=("log", "show")), DirectLimit(tools=1), tmp_path) as client:
+        assert await _names(client) == [*TWO, "git__log"]
+
+
+async def test_no_calls_are_counted_where_nothing_is_listed_directly(tmp_path: Path) -> None:
+    async with _limited(_opener(git=("log",)), DirectLimit(), tmp_path, git=DirectTools(globs=("l*",))) as client:
+        await client.call("git", "log")
+
+    assert not list(tmp_path.iterdir())  # noqa: ASYNC240 - a folder of the test
+
+
+async def test_a_new_tool_beyond_the_limit_changes_no_listed_tool() -> None:
+    opener = _opener(git=("log", "show"))
+    async with _limited(opener, DirectLimit(tools=2)) as client:
+        assert await _names(client) == ["git__log", "git__show"]
+        before = len(client.heard(CHANGED))
+        (upstream,) = opener.upstreams
+        upstream.answers["tools/list"] = {"tools": [tool("log"), tool("show"), tool("new")]}
+        upstream.say({"jsonrpc": "2.0", "method": CHANGED})
+        await client.hears(CHANGED, times=before + 1)
+
+        assert await _names(client) == [*TWO, "git__log", "git__show"]
+
+
+async def test_tools_with_uis_come_first_within_the_limit_for_a_client_that_renders_them() -> None:
+    upstream = app_server(tool("plain"), with_meta("show", LINKED))
+    groups = [group_config("clock", direct=ALL)]
+    proxy = Proxy(config_of(*groups, max_direct=DirectLimit(tools=1)), opener=Opener(clock=[upstream]))
+    rendering, plain = Client(proxy), Client(proxy)
+    await rendering.initialize(capabilities=HOST)
+    await plain.initialize()
+
+    assert await _names(rendering) == [*TWO, "clock__show"]
+    assert await _names(plain) == [*TWO, "clock__plain"]
+    await proxy.close()
+
+
+async def test_a_list_that_some_clients_get_with_uis_is_for_no_shared_cache() -> None:
+    opener = Opener(clock=[app_server(with_meta("show", LINKED))], zoo=[FakeUpstream(tools=("feed",))])
+    for only, scope in ((("clock", "zoo"), "private"), (("zoo",), "public")):
+        proxy = Proxy(config_of(*map(group_config, only)), opener=opener)
+        client = ModernClient(proxy)
+        await client.call(only[0], "any")  # so that its tools are known
+
+        assert (await client.request("tools/list"))["result"]["cacheScope"] == scope
+        await proxy.close()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ seps/0000-progressive-disclosure-groups.md
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Raw
 
@@ -16,6 +16,7 @@ from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.own_meta import GROUP
 from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.proxy.direct_listing import DirectListing
 from dynamic_mcp.proxy.listed_names import listed_names
 from dynamic_mcp.proxy.lists import MISSING, PAGE_ENTRIES, cursor_after, offset
 from dynamic_mcp.proxy.request import Request
@@ -28,27 +29,28 @@ _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 _LONGEST = 60  # with room for a number
 
 
-async def list_groups(request: Request) -> Frame:
+async def list_groups(request: Request, direct: DirectListing) -> Frame:
     """Answer `groups/list`."""
     if (refused := _refuse(request)) is not None:
         return refused
     params = wire.members(request.params) if len(request.params) else {}
     start = offset(params.get("cursor", wire.NULL))
-    groups = [_describe(name, group) for name, group in name_groups(request.view).items()]
+    named = name_groups(direct.rest())
+    groups = [_describe(name, group) for name, group in named.items()]
     result: dict[str, object] = {"groups": groups[start : start + PAGE_ENTRIES]}
     if start + PAGE_ENTRIES < len(groups):
         result["nextCursor"] = cursor_after(start)
     return wire.result_frame(result)
 
 
-async def get_group(request: Request) -> Frame:
+async def get_group(request: Request, direct: DirectListing) -> Frame:
     """Answer `groups/get`, connecting to learn the tools if need be. Raises UpstreamError."""
     if (refused := _refuse(request)) is not None:
         return refused
     name = wire.text(wire.member(request.params, "name"))
     if not name:
         raise wire.Malformed("`name` of the group is missing")
-    group = name_groups(request.view).get(name)
+    group = name_groups(direct.rest()).get(name)
     if group is None:
         return wire.error_frame(RESOURCE_NOT_FOUND, f"no group is named `{name[:100]}`")
     catalog = await group.learn_catalog(request.client)
@@ -56,18 +58,17 @@ async def get_group(request: Request) -> Frame:
     return wire.result_frame(
         {
             **({"instructions": catalog.instructions} if catalog.instructions else {}),
-            "contents": {"tools": _tools(request.view, group, catalog)},
+            "contents": {"tools": _tools(request.view, direct, group, catalog)},
             **({"_meta": {MISSING: {group.name: missing}}} if missing else {}),
         }
     )
 
 
-def name_groups(view: View) -> Mapping[str, GroupView]:
-    """Return the groups that have tools for themselves, by names that the draft allows, in the order of the config.
+def name_groups(groups: Sequence[GroupView]) -> Mapping[str, GroupView]:
+    """Return groups by names that the draft allows.
 
     A name that fits is kept. Any other is made to fit, with a number where that is the name of an earlier group.
     """
-    groups = [group for group in view.offering("tools") if not group.presentation.direct.is_all]
     kept = {group.name for group in groups if _NAME.fullmatch(group.name)}
     named: dict[str, GroupView] = {}
     for group in groups:
@@ -95,12 +96,11 @@ def _describe(name: str, group: GroupView) -> dict[str, object]:
     }
 
 
-def _tools(view: View, group: GroupView, catalog: Catalog) -> list[Raw]:
+def _tools(view: View, direct: DirectListing, group: GroupView, catalog: Catalog) -> list[Raw]:
     """Return the tools that are not listed by themselves, under the names by which they are called."""
-    shows = group.presentation.direct.shows
-    scoped = [(group, tool) for tool in catalog.model_tools if not shows(group.own_name(tool))]
-    names = listed_names(scoped, view.offering("tools"))
-    return [wire.with_member(catalog.tools[tool], name, "name") for name, (_, tool) in names.items()]
+    listed = {wire.text(wire.member(entry, "name")) for entry in direct.entries()}
+    names = listed_names(((group, tool) for tool in catalog.model_tools), view.offering("tools"))
+    return [direct.define(tool, name) for name, tool in names.items() if name not in listed]
 
 
 def _refuse(request: Request) -> Frame | None:

@@ -28,6 +28,7 @@ class PinKind(Enum):
     TOOL = ("tool", "tools", ListKind.TOOLS)
     PROMPT = ("prompt", "prompts", ListKind.PROMPTS)
     TEMPLATE = ("resource template", "templates", ListKind.TEMPLATES)
+    SKILL = ("skill", "skills", ListKind.SKILLS)
     INSTRUCTIONS = ("instructions", "instructions", None)
 
     def __init__(self, noun: str, member: str, listed_as: ListKind | None) -> None:
@@ -45,12 +46,22 @@ def definitions(catalog: Catalog) -> Iterator[tuple[PinKind, str, Raw]]:
     for kind in PinKind:
         if kind.listed_as is not None:
             for name, entry in catalog.entries(kind.listed_as).items():
-                yield kind, name, entry
+                yield kind, name, _in_order(entry) if kind is PinKind.SKILL else entry
     if catalog.title:  # models see it, too
         server_info = {"title": catalog.title, "instructions": catalog.instructions}
         yield PinKind.INSTRUCTIONS, "", Raw(wire.encode(server_info))
     elif catalog.instructions:
         yield PinKind.INSTRUCTIONS, "", Raw(wire.encode(catalog.instructions))
+
+
+def _in_order(skill: Raw) -> Raw:
+    """Return the entry of a skill with its files in a fixed order, which means nothing."""
+    try:
+        files = wire.elements(wire.member(skill, "resources"))
+    except wire.Malformed:  # it is generated
+        return skill
+    ordered = sorted(files, key=lambda each: (wire.text(wire.member(each, "uri")) or "", bytes(each)))
+    return skill if ordered == files else wire.with_member(skill, ordered, "resources")
 
 
 def canonical(entry: Raw) -> bytes:

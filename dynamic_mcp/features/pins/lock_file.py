@@ -49,6 +49,7 @@ class PinnedServer(Struct, frozen=True, omit_defaults=True):
     tools: Mapping[str, Pin] = {}
     prompts: Mapping[str, Pin] = {}
     templates: Mapping[str, Pin] = {}
+    skills: Mapping[str, Pin] = {}
 
     def find(self, kind: PinKind, name: str) -> Pin | None:
         return self.instructions if kind is PinKind.INSTRUCTIONS else self.pins(kind).get(name)

@@ -42,7 +42,10 @@ _MAX_NAMED = 10
 _CALLED = frozenset((PinKind.TOOL, PinKind.PROMPT))
 _INSTRUCTIONS = (PinKind.INSTRUCTIONS, "")
 _ABOUT_DEFINITIONS = frozenset(
-    ("tools/call", "prompts/get", "completion/complete", "resources/read", "resources/subscribe")
+    (
+        *("tools/call", "prompts/get", "completion/complete"),
+        *("resources/read", "resources/subscribe", "resources/directory/read", "skills/get"),
+    )
 )
 
 
@@ -143,10 +146,9 @@ class DefinitionGate:
 
     # --- Gate ------------------------------------------------------------------------------------------
 
-    @property
-    def is_open(self) -> bool:
-        """True if nothing known of the group is held back: `check` lets every request pass."""
-        return not self.held and not self._unread and self.group.catalog is self._whole
+    def holds_none(self, catalog: Catalog | None) -> bool:
+        """Return whether nothing of the group's known catalog is held back: `check` lets every request pass."""
+        return catalog is self._whole and not self.held and not self._unread
 
     @property
     def is_behind(self) -> bool:
@@ -353,10 +355,32 @@ def _targets(method: str, params: Mapping[str, Raw], held: Iterable[Key]) -> Ite
             reference = params.get("ref", wire.EMPTY_OBJECT)
             yield PinKind.PROMPT, wire.text(wire.member(reference, "name")) or ""
             yield PinKind.TEMPLATE, wire.text(wire.member(reference, "uri")) or ""
+        case "skills/get" | "resources/directory/read":
+            yield from _find_skills(held, wire.text(params.get("uri")) or "")
         case "resources/read" | "resources/subscribe":
+            yield from _find_skills(held, wire.text(params.get("uri")) or "")
             templates = [key for key in held if key[0] is PinKind.TEMPLATE]
             if templates:
                 yield from _find_templates(templates, wire.text(params.get("uri")) or "")
+
+
+def _find_skills(held: Iterable[Key], uri: str) -> Iterator[Key]:
+    """Yield the skills whose directory a URI is in, or is: all of them for a URI that cannot be judged."""
+    skills = [key for key in held if key[0] is PinKind.SKILL]
+    if not skills:
+        return
+    from dynamic_mcp.policy.arguments import ConditionError
+    from dynamic_mcp.policy.uris import variants
+
+    try:
+        readings = [f"{reading}/" for reading in variants(uri)]
+    except ConditionError:
+        yield from skills
+        return
+    for key in skills:
+        root = key[1].removesuffix("SKILL.md")
+        if any(reading.startswith(root) for reading in readings):
+            yield key
 
 
 def _find_templates(templates: Iterable[Key], uri: str) -> Iterator[Key]:

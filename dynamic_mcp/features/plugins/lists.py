@@ -38,6 +38,7 @@ _KINDS: Mapping[ListKind, PublicListKind] = {
     ListKind.PROMPTS: "prompts",
     ListKind.RESOURCES: "resources",
     ListKind.TEMPLATES: "templates",
+    ListKind.SKILLS: "resources",  # by the URI of its SKILL.md
 }
 _RESOURCES = (ListKind.RESOURCES, ListKind.TEMPLATES)
 _ABOUT_RESOURCES = frozenset(("resources/read", "resources/subscribe", "resources/unsubscribe"))

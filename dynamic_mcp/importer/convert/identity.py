@@ -38,6 +38,9 @@ def identify(entry: Mapping[str, object], home: str) -> Identity:
     cli = entry.get("cli")
     if isinstance(cli, Mapping):
         return Identity(("cli", str(cli.get("use")), str(cli.get("command", ""))))
+    skills = entry.get("skills")
+    if isinstance(skills, list):
+        return Identity(("skills", *map(str, skills)))
     command, words = _command_words(entry, home)
     program = _program_name(command)
     package = _parse_package([program, *words])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.clients.model.dialect import Answer, Call, Json, Result, Shown, base64_of, blocks, event
+from tests.clients.model.dialect import Answer, Json, Result, Saying, Shown, base64_of, blocks, calls_of, event
 
 
 class Chat:
@@ -28,7 +28,7 @@ class Chat:
         tools = [tool["function"]["name"] for tool in body.get("tools") or () if tool["type"] == "function"]
         return Shown(tuple(tools), tuple(results))
 
-    def answer(self, body: Json, path: str, saying: Call | str, number: int) -> Answer:
+    def answer(self, body: Json, path: str, saying: Saying, number: int) -> Answer:
         said, reason = _said(saying, number)
         usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
         head = {"id": f"chat_{number}", "created": 0, "model": body["model"]}
@@ -43,9 +43,15 @@ class Chat:
         return Answer(events=(event(first), event(last), event("[DONE]")))
 
 
-def _said(saying: Call | str, number: int) -> tuple[dict[str, Json], str]:
+def _said(saying: Saying, number: int) -> tuple[dict[str, Json], str]:
     if isinstance(saying, str):
         return {"role": "assistant", "content": saying}, "stop"
-    function = {"name": saying.tool, "arguments": json.dumps(saying.arguments)}
-    call = {"id": f"call_{number}", "type": "function", "function": function}
-    return {"role": "assistant", "content": None, "tool_calls": [call]}, "tool_calls"
+    calls = [
+        {
+            "id": f"call_{number}_{index}",
+            "type": "function",
+            "function": {"name": each.tool, "arguments": json.dumps(each.arguments)},
+        }
+        for index, each in enumerate(calls_of(saying))
+    ]
+    return {"role": "assistant", "content": None, "tool_calls": calls}, "tool_calls"

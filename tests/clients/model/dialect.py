@@ -49,6 +49,10 @@ class Answer:
     events: tuple[bytes, ...] = ()
 
 
+# What the model says to a request: a text, or tools to call at once.
+Saying = str | Call | tuple[Call, ...]
+
+
 class Dialect(Protocol):
     """One API."""
 
@@ -58,8 +62,13 @@ class Dialect(Protocol):
     def read(self, body: Json) -> Shown:
         """Return what the request shows the model."""
 
-    def answer(self, body: Json, path: str, saying: Call | str, number: int) -> Answer:
-        """Return the answer that calls a tool or says a text; the number is the answer's own."""
+    def answer(self, body: Json, path: str, saying: Saying, number: int) -> Answer:
+        """Return the answer that calls tools or says a text; the number is the answer's own."""
+
+
+def calls_of(saying: Call | tuple[Call, ...]) -> tuple[Call, ...]:
+    """Return the calls, which may be a single one."""
+    return (saying,) if isinstance(saying, Call) else saying
 
 
 def event(data: Json, name: str = "") -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.clients.model.dialect import Answer, Call, Json, Result, Shown, event
+from tests.clients.model.dialect import Answer, Json, Result, Saying, Shown, calls_of, event
 
 
 class Gemini:
@@ -24,11 +24,14 @@ class Gemini:
         tools = [each for tool in body.get("tools") or () for each in tool.get("functionDeclarations", ())]
         return Shown(tuple(tool["name"] for tool in tools), tuple(results))
 
-    def answer(self, body: Json, path: str, saying: Call | str, number: int) -> Answer:
-        called = {} if isinstance(saying, str) else {"name": saying.tool, "args": dict(saying.arguments)}
-        part = {"functionCall": called} if called else {"text": saying}
+    def answer(self, body: Json, path: str, saying: Saying, number: int) -> Answer:
+        parts: list[Json] = (
+            [{"text": saying}]
+            if isinstance(saying, str)
+            else [{"functionCall": {"name": each.tool, "args": dict(each.arguments)}} for each in calls_of(saying)]
+        )
         document = {
-            "candidates": [{"content": {"role": "model", "parts": [part]}, "finishReason": "STOP", "index": 0}],
+            "candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": "STOP", "index": 0}],
             "usageMetadata": {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2},
             "modelVersion": "scripted",
         }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from tests.clients.model.dialect import Answer, Call, Json, Result, Shown, base64_of, blocks, typed
+from tests.clients.model.dialect import Answer, Call, Json, Result, Saying, Shown, base64_of, blocks, calls_of, typed
 
 SEARCH = "tool_search"
 
@@ -32,18 +32,18 @@ class Responses:
                     results.append(_result(item["output"], called[item["call_id"]]))
                 case "tool_search_output":
                     tools += _names(item["tools"])
-                    results.append(Result(SEARCH))
+                    results.append(Result(SEARCH, list(_names(item["tools"]))))
         return Shown(tuple(tools), tuple(results))
 
-    def answer(self, body: Json, path: str, saying: Call | str, number: int) -> Answer:
-        item = _item(saying, number)
+    def answer(self, body: Json, path: str, saying: Saying, number: int) -> Answer:
+        items = _items(saying, number)
         response = {
             "id": f"resp_{number}",
             "object": "response",
             "created_at": 0,
             "model": body["model"],
             "status": "completed",
-            "output": [item],
+            "output": items,
             "usage": {
                 "input_tokens": 1,
                 "input_tokens_details": {"cached_tokens": 0},
@@ -52,7 +52,7 @@ class Responses:
                 "total_tokens": 2,
             },
         }
-        return Answer(events=typed(_events(response, item))) if body.get("stream") else Answer(response)
+        return Answer(events=typed(_events(response, items))) if body.get("stream") else Answer(response)
 
 
 def _name(tool: Json, namespace: str = "") -> str:
@@ -78,32 +78,46 @@ def _result(output: Json, tool: str) -> Result:
     return result
 
 
-def _item(saying: Call | str, number: int) -> dict[str, Json]:
+def _items(saying: Saying, number: int) -> list[dict[str, Json]]:
     if isinstance(saying, str):
         said = {"type": "output_text", "text": saying, "annotations": []}
-        return {"type": "message", "id": f"m_{number}", "role": "assistant", "status": "completed", "content": [said]}
-    if saying.tool == SEARCH:
-        search = {"execution": "client", "arguments": dict(saying.arguments)}
+        head = {"type": "message", "id": f"m_{number}", "role": "assistant", "status": "completed"}
+        return [{**head, "content": [said]}]
+    return [_item(each, f"{number}_{index}") for index, each in enumerate(calls_of(saying))]
+
+
+def _item(call: Call, number: str) -> dict[str, Json]:
+    if call.tool == SEARCH:
+        search = {"execution": "client", "arguments": dict(call.arguments)}
         return {"type": "tool_search_call", "id": f"ts_{number}", "call_id": f"call_{number}", **search}
-    namespace, _, name = saying.tool.rpartition("/")
+    namespace, _, name = call.tool.rpartition("/")
     return {
         "type": "function_call",
         "id": f"fc_{number}",
         "call_id": f"call_{number}",
         "name": name,
         **({"namespace": namespace} if namespace else {}),
-        "arguments": json.dumps(saying.arguments),
+        "arguments": json.dumps(call.arguments),
         "status": "completed",
     }
 
 
-def _events(response: dict[str, Json], item: dict[str, Json]) -> Iterator[dict[str, Json]]:
+def _events(response: dict[str, Json], items: list[dict[str, Json]]) -> Iterator[dict[str, Json]]:
     empties: dict[str, dict[str, Json]] = {"function_call": {"arguments": ""}, "message": {"content": []}}
-    begun = {**item, "status": "in_progress", **empties.get(item["type"], {})}
     steps: list[dict[str, Json]] = [
         {"type": "response.created", "response": {**response, "status": "in_progress", "output": []}},
-        {"type": "response.output_item.added", "output_index": 0, "item": begun},
-        {"type": "response.output_item.done", "output_index": 0, "item": item},
+        *(
+            step
+            for index, item in enumerate(items)
+            for step in (
+                {
+                    "type": "response.output_item.added",
+                    "output_index": index,
+                    "item": {**item, "status": "in_progress", **empties.get(item["type"], {})},
+                },
+                {"type": "response.output_item.done", "output_index": index, "item": item},
+            )
+        ),
         {"type": "response.completed", "response": response},
     ]
     for number, step in enumerate(steps):

@@ -11,9 +11,10 @@ import gzip
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from tests.clients.model.chat import Chat
-from tests.clients.model.dialect import Answer, Call, Dialect, Json, Shown
+from tests.clients.model.dialect import Answer, Call, Dialect, Json, Saying, Shown
 from tests.clients.model.gemini import Gemini
 from tests.clients.model.messages import Messages
 from tests.clients.model.responses import Responses
@@ -43,10 +44,23 @@ class Script:
         return self.reveal if self.reveal and not revealed and call.tool not in shown.tools else call
 
 
-class Model:
-    """The listener; `url` has no path, and `when_asked` is called with each request that has tools."""
+class Policy(Protocol):
+    """What the model does."""
 
-    def __init__(self, script: Script, when_asked: Callable[[], None] = lambda: None) -> None:
+    def next(self, shown: Shown) -> Saying:
+        """Return what the model says to a request."""
+
+
+class Model:
+    """The listener; `url` has no path, and `when_asked` is called with each request that has tools.
+
+    It takes `think_s` for its first answer.
+    """
+
+    def __init__(
+        self, script: Policy, when_asked: Callable[[], None] = lambda: None, *, think_s: float = 0.0
+    ) -> None:
+        self._think_s = think_s
         self._script = script
         self._when_asked = when_asked
         self.url = ""
@@ -82,6 +96,8 @@ class Model:
             while True:
                 request = await connection.request()
                 body = _decoded(request.body, request.headers.get("content-encoding", ""))
+                if not self.asked:
+                    await asyncio.sleep(self._think_s)
                 await _send(self._answer(request.path.partition("?")[0], body), connection)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass

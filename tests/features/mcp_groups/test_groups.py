@@ -197,7 +197,7 @@ def names(*groups: str) -> list[str]:
     """Return the names under which these groups are listed."""
     configs = [group_config(name) for name in groups]
     proxy = Proxy(config_of(*configs), opener=Opener())
-    return [*name_groups(make_view(proxy.groups, config_of(*configs)))]
+    return [*name_groups([*make_view(proxy.groups, config_of(*configs))])]
 
 
 async def test_names_that_the_draft_forbids_are_made_to_fit() -> None:

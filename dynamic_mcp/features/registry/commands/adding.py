@@ -31,6 +31,7 @@ from dynamic_mcp.importer.model import Entry
 from dynamic_mcp.system.programs import find_program
 from dynamic_mcp.system.shell import format_command, quote
 from dynamic_mcp.system.text import one_line, replace_unprintable
+from dynamic_mcp.web.address_policy import is_same_host
 
 
 @dataclass(frozen=True)
@@ -49,27 +50,48 @@ class AddOptions:
     may_replace: bool = False
 
 
+@dataclass(frozen=True)
+class Origin:
+    """Where a document comes from, in `words`: from a registry, or from the card of the server at a URL.
+
+    `hint` says where to read on if nothing of it can be used.
+    """
+
+    words: str
+    hint: str = ""
+    registry: str = ""
+    url: str = ""
+
+
 def add_from_registry(context: Invocation, options: AddOptions) -> int:
     """Add a server of a registry to the config; return the exit code."""
+    file = context.config_path(may_be_new=True)
+    hit = Inquiry(context, file).find(options.reference, options.registry)
+    hint = f"`{format_command('registry', 'show', hit.document.name)}`"
+    origin = Origin(f"of registry `{hit.registry}`", hint, hit.registry)
+    return add_document(context, options, hit.document, origin)
+
+
+def add_document(context: Invocation, options: AddOptions, document: ServerDocument, origin: Origin) -> int:
+    """Add the server of a document to the config; return the exit code."""
     plan = start_plan(context.config_path(may_be_new=True))
     prompt = find_prompt(context, may_ask=not options.yes)
-    hit = Inquiry(context, plan.output).find(options.reference, options.registry)
-    server = options.server or hit.document.name.rpartition("/")[2][:NAME_LENGTH]
+    server = options.server or document.name.rpartition("/")[2][:NAME_LENGTH]
     if server in plan.servers and not options.may_replace and not options.is_print:
         hint = "--replace overwrites it, --as NAME gives this one another name"
         raise InvalidArguments(f"`{plan.output}` already has a server `{server}`", hint=hint)
-    refuse_deleted(hit.document)
-    option = _choose(context, hit.document, options, prompt)
+    refuse_deleted(document)
+    context.out.say(f"{document.name} {one_line(document.version)} {origin.words}")
+    option = _choose(context, document, options, prompt, origin.hint)
+    _doubt(context, options, option, origin)
     collected = parse_answers(options.values, option)
     taken = complete(collected, option, prompt, kept_variables(plan))
     answers = store_secrets(collected, option, server, plan.target.vault)
-    draft = build_or_refuse(hit.document, option, answers)
+    draft = build_or_refuse(document, option, answers)
     description = {"description": options.description} if options.description else {}
-    origin = origin_of(hit.registry, hit.document, option, answers).to_json()
-    entry: Entry = {**draft.entry, **description, KEY: origin}
+    entry: Entry = {**draft.entry, **description, **_written_origin(origin, document, option, answers)}
     plan = plan.with_servers({server: entry})
-    context.out.say(f"{hit.document.name} {one_line(hit.document.version)} of registry `{hit.registry}`")
-    show_warnings(context, hit.document, (*taken, *draft.warnings))
+    show_warnings(context, document, (*taken, *draft.warnings))
     if options.is_print:
         context.out.print_json({"mcpServers": {server: entry}})
         return 0
@@ -79,6 +101,27 @@ def add_from_registry(context: Invocation, options: AddOptions) -> int:
     write_plan(context, plan, f"add {server}")
     _report(context, plan, server)
     return 0
+
+
+def _written_origin(
+    origin: Origin, document: ServerDocument, option: Option, answers: ServerAnswers
+) -> dict[str, object]:
+    """Return what an entry says of its origin. A card has no versions to follow."""
+    return {KEY: origin_of(origin.registry, document, option, answers).to_json()} if origin.registry else {}
+
+
+def _doubt(context: Invocation, options: AddOptions, option: Option, origin: Origin) -> None:
+    """Warn of a card that leads elsewhere, before anything is asked.
+
+    Raises DynamicMcpError if nobody would read the warning.
+    """
+    if not origin.url or is_same_host(origin.url, option.label):
+        return
+    label = one_line(option.label, 200)
+    doubt = f"the card leads to another host than `{one_line(origin.url, 200)}`: `{label}`"
+    if options.yes and options.pick is None:
+        raise DynamicMcpError(doubt, hint=f"`--pick {quote(label)}` says that you want this one")
+    context.out.say(f"warning: {doubt}")
 
 
 def build_or_refuse(document: ServerDocument, option: Option, answers: ServerAnswers) -> EntryDraft:
@@ -115,13 +158,15 @@ def format_words(words: Sequence[str]) -> str:
     return quote(*(replace_unprintable(word) for word in words))
 
 
-def _choose(context: Invocation, document: ServerDocument, options: AddOptions, prompt: Prompt | None) -> Option:
+def _choose(
+    context: Invocation, document: ServerDocument, options: AddOptions, prompt: Prompt | None, hint: str
+) -> Option:
     usable, refusals = usable_options(document)
     found = matching(usable, options.kind, options.pick)
     if not found:
         reasons = "".join(f"\n  {one_line(each.label, 100)}: {each.reason}" for each in refusals)
         shown = ", ".join(f"`{one_line(each.label, 100)}`" for each in usable)
-        hint = f"these can be used: {shown}" if shown else f"`{format_command('registry', 'show', document.name)}`"
+        hint = f"these can be used: {shown}" if shown else hint
         what = "nothing that was asked for" if usable else "nothing that can be used here"
         raise DynamicMcpError(f"`{document.name}` {document.version} has {what}{reasons}", hint=hint)
     if len(found) > 1 and prompt is not None:

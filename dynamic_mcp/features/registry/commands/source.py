@@ -22,11 +22,12 @@ OPTIONS = {
     "yes": "--yes",
     "is_print": "--print",
 }
-METAVAR = "NAME[@VERSION]"
+METAVAR = "NAME[@VERSION]|URL"
 HELP = """\
 Without, NAME is a server of a registry, such as
-`io.github.user/weather`: its version is pinned, what it needs is asked for, and all is shown first."""
-EXAMPLE = "dynamic-mcp add io.github.user/weather"
+`io.github.user/weather`: its version is pinned, what it needs is asked for, and all is shown first. A URL
+alone leads to a server by the server card or the AI catalog of its host."""
+EXAMPLE = "dynamic-mcp add io.github.user/weather\ndynamic-mcp add https://example.com"
 _BY_HAND = {"headers": "--header", "kind": "--type", "variables": "--env", "cwd": "--cwd"}
 _CLICK_OPTIONS = (
     click.option("--as", "server", metavar="NAME", help="From a registry: its name in the config. Default: its own."),
@@ -56,6 +57,7 @@ def add_options(command: F) -> F:
 def add(context: Invocation, name: str, values: Mapping[str, Any]) -> int:
     """Add a server of a registry to the config; return the exit code."""
     from dynamic_mcp.features.registry.commands.adding import AddOptions, add_from_registry
+    from dynamic_mcp.features.registry.commands.by_url import add_by_url
 
     for member, option in _BY_HAND.items():
         if values[member]:
@@ -74,4 +76,4 @@ def add(context: Invocation, name: str, values: Mapping[str, Any]) -> int:
         is_print=values["is_print"],
         may_replace=values["replace"],
     )
-    return add_from_registry(context, options)
+    return add_by_url(context, options) if "://" in name else add_from_registry(context, options)

@@ -1,0 +1,1 @@
+"""An MCP server made of folders of skills."""

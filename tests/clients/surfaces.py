@@ -1,0 +1,256 @@
+"""Measure what a model gets of the two tools, of direct tools and of `auto`, and write it to docs/clients.md.
+
+    python -m tests.clients.surfaces [CLIENT …]
+
+The scripted model looks for two tools, as far as it is shown how, and calls them at once. The clients are where
+DYNAMIC_MCP_TEST_CLIENTS and DYNAMIC_MCP_TEST_NODE name them; see CONTRIBUTING.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.clients import fleet
+from tests.clients.machine import HERE, Machine
+from tests.clients.model import Call, Json, Model, Saying, Shown
+from tests.clients.model.server import DONE
+from tests.clients.report import PAGE, SURFACES
+from tests.clients.table import CLIENTS, OURS, Client
+from tests.clients.turns import CALL, SEARCH, run
+
+WORDS = """
+`python -m tests.clients.surfaces` measured this. The scripted model needs two tools that read, of the last server,
+and knows their names: it calls both at once when it sees them, and else searches by the client's search or by ours.
+
+| column | is |
+|---|---|
+| listing | the two tools, all tools by `"direct": true` without a limit, or `"direct": "auto"` |
+| tokens at the start | what the first request has besides that of a client without servers, estimated as bytes / 4 |
+| requests | how often the model is asked until it makes the right calls |
+| tokens then | what the request before these calls has besides that of a client without servers |
+| permission | the name that the client has for the calls, by which it asks a person and remembers |
+| parallel | whether both calls reached the server at the same time |
+
+`max_direct` is the default with `auto`, so of 500 tools these two are beyond it, as nothing was used before. A run
+that has no row was not made, or did not come to the right calls. With `direct`, Claude Code and Qwen Code have all
+tools in the prompt, because `install` writes a field that keeps ours there; with `auto` it leaves the field out.
+
+"""
+MEASURED = ("claude", "codex", "gemini", "qwen-code", "opencode")
+# Tools in all, by how many servers.
+SIZES = {10: 2, 50: 5, 500: 10}
+MODES: dict[str, Json] = {
+    "two tools": {"defaults": {"direct": False}},
+    "direct": {"defaults": {"direct": True}, "max_direct": False},
+    "auto": {"defaults": {"direct": "auto"}},
+}
+_TOKEN_BYTES = 4
+# Clients start their servers while the model thinks.
+_THINK_S = 8.0
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Two tools of one server, by their names there."""
+
+    server: str
+    tools: tuple[str, str]
+
+    def listed(self, client: Client) -> list[str]:
+        """Return what the client calls them where they are listed directly."""
+        return [client.named(OURS, f"{self.server}__{tool}") for tool in self.tools]
+
+
+@dataclass
+class Seeker:
+    """A model that wants two tools: it calls them if it sees them, else searches by what it is shown."""
+
+    client: Client
+    wanted: Wanted
+    is_direct: bool
+
+    def next(self, shown: Shown) -> Saying:
+        """Return what the model says to a request."""
+        if not shown.tools:
+            return DONE
+        own, call = self.wanted.listed(self.client), self.client.named(OURS, CALL)
+        used = [result.tool for result in shown.results]
+        if sum(each in (*own, call) for each in used) >= len(own):
+            return DONE
+        if set(own) <= set(shown.tools) or self._is_revealed(shown, own):
+            return tuple(Call(name, {"project": "acme/site"}) for name in own)
+        if self.is_direct and self._reveal(own) and self._reveals(shown) == 0:
+            return self._reveal(own) or DONE
+        search = self.client.named(OURS, SEARCH)
+        if search not in used:
+            tools = [search, call]
+            if search not in shown.tools and not self._is_revealed(shown, tools) and self._reveal(tools):
+                return (self._reveal(tools) or DONE) if self._reveals(shown) < 2 else DONE
+            return Call(search, {"query": self.wanted.tools[0].replace("_", " "), "group": self.wanted.server})
+        return tuple(
+            Call(call, {"group": self.wanted.server, "name": tool, "args": {"project": "acme/site"}})
+            for tool in self.wanted.tools
+        )
+
+    def _reveal(self, names: list[str]) -> Call | None:
+        return self.client.reveal(names) if self.client.reveal else None
+
+    def _reveals(self, shown: Shown) -> int:
+        reveal = self._reveal(["x"])
+        return 0 if reveal is None else sum(each.tool == reveal.tool for each in shown.results)
+
+    def _is_revealed(self, shown: Shown, names: Iterable[str]) -> bool:
+        reveal = self._reveal(["x"])
+        texts = [each.text for each in shown.results if reveal is not None and each.tool == reveal.tool]
+        return all(any(name in text for text in texts) for name in names)
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What one run showed; `start` and `context` are tokens beyond what the client alone sends its model.
+
+    `turns` is how often the model was asked until it made the right calls, and `permission` the tool that the client
+    would ask a person about.
+    """
+
+    start: int
+    turns: int
+    context: int
+    parallel: int
+    permission: str
+
+    @property
+    def cells(self) -> list[str]:
+        """The figures as cells of a table."""
+        parallel = "yes" if self.parallel > 1 else "no"
+        return [f"{self.start:,}", f"{self.turns}", f"{self.context:,}", self.permission, parallel]
+
+
+async def measure(client: Client, mode: str, number: int, base: int, folder: Path) -> Figures:
+    """Run one turn of a client with so many tools; `base` is the size of the client's own first request."""
+    machine, wanted = _prepared(mode, number, folder), _wanted(number)
+    await machine.dynamic_mcp("stats", "--json")  # so that all catalogs are known
+    model = Model(Seeker(client, wanted, is_direct=mode != "two tools"), think_s=_THINK_S)
+    async with model.listening():
+        machine.write(client.write(model.url, {}))
+        await machine.dynamic_mcp("install", client.name)
+        ran = await run(client, machine, *client.go, url=model.url)
+    asked = [(body, shown) for body, shown in model.requests if shown.tools]
+    own = wanted.listed(client)
+    calls = {client.named(OURS, CALL), *own}
+    answered = next((at for at, (_, shown) in enumerate(asked) if _times(shown, calls) >= len(own)), None)
+    if answered is None:
+        raise RuntimeError(f"{client.name}, {mode}, {number} tools: the model did not get there: {ran}")
+    used = {each.tool for each in asked[answered][1].results} & calls
+    return Figures(
+        (_size(asked[0][0]) - base) // _TOKEN_BYTES,
+        answered,
+        (_size(asked[answered - 1][0]) - base) // _TOKEN_BYTES,
+        _most_together(machine, wanted.server),
+        "each tool" if used <= set(own) else "`call_dynamic_tool`",
+    )
+
+
+def _most_together(machine: Machine, server: str) -> int:
+    """Return how many calls of a server were in flight at once."""
+    record = machine.folder / "servers" / f"fleet.py.{server}.jsonl"
+    return max(int(json.loads(line)["together"]) for line in record.read_text().splitlines())
+
+
+async def measure_base(client: Client, folder: Path) -> int:
+    """Return how long the first request of a client is that has no servers."""
+    machine = Machine(folder)
+
+    class Silent:
+        def next(self, shown: Shown) -> Saying:
+            return DONE
+
+    model = Model(Silent())
+    async with model.listening():
+        machine.write(client.write(model.url, {}))
+        await run(client, machine, *client.go, url=model.url)
+    return _size(next(body for body, shown in model.requests if shown.tools))
+
+
+def _size(body: Json) -> int:
+    """Return how much of a request the model reads: without the tools that are deferred."""
+    tools = [each for each in body.get("tools") or () if not each.get("defer_loading")]
+    return len(json.dumps({**body, "tools": tools}, ensure_ascii=False).encode())
+
+
+def _times(shown: Shown, names: Iterable[str]) -> int:
+    names = set(names)
+    return sum(result.tool in names for result in shown.results)
+
+
+def _wanted(number: int) -> Wanted:
+    servers = SIZES[number]
+    names = [each for each in fleet.tool_names(number // servers) if each.startswith(fleet.READING)]
+    return Wanted(f"fleet{servers - 1}", (names[-1], names[-2]))  # the last, so that no limit favours them
+
+
+def _prepared(mode: str, number: int, folder: Path) -> Machine:
+    machine = Machine(folder)
+    script = machine.folder / "servers" / "fleet.py"
+    script.parent.mkdir(parents=True)
+    shutil.copy(HERE / "fleet.py", script)
+    servers = SIZES[number]
+    entries = {
+        f"fleet{each}": {"command": sys.executable, "args": [str(script), f"fleet{each}", str(number // servers)]}
+        for each in range(servers)
+    }
+    machine.config.parent.mkdir(parents=True)
+    machine.config.write_text(json.dumps({"mcpServers": entries, "settings": MODES[mode]}))
+    return machine
+
+
+async def measure_all(clients: Sequence[Client]) -> dict[str, dict[tuple[int, str], Figures]]:
+    """Measure these clients, one run after the other."""
+    found: dict[str, dict[tuple[int, str], Figures]] = {}
+    for client in clients:
+        of_client = found.setdefault(client.name, {})
+        with tempfile.TemporaryDirectory() as folder:
+            base = await measure_base(client, Path(folder) / "base")
+            for number in SIZES:
+                for mode in MODES:
+                    where = Path(folder) / f"{number}-{mode.replace(' ', '-')}"
+                    try:
+                        of_client[number, mode] = await measure(client, mode, number, base, where)
+                    except RuntimeError as exc:
+                        print(exc, file=sys.stderr)
+                    print(client.name, number, mode, of_client.get((number, mode)), file=sys.stderr, flush=True)
+    return found
+
+
+def section(found: dict[str, dict[tuple[int, str], Figures]]) -> str:
+    """Return the section of the page."""
+    rows = [
+        "| client | tools | listing | tokens at the start | requests | tokens then | permission | parallel |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for client in (each for each in CLIENTS if each.name in found):
+        for (number, mode), figures in found[client.name].items():
+            rows.append(f"| {client.title} | {number} | {mode} | {' | '.join(figures.cells)} |")
+    return SURFACES + WORDS + "\n".join(rows) + "\n"
+
+
+def main() -> int:
+    """Measure, and write the section."""
+    names = sys.argv[1:] or MEASURED
+    found = asyncio.run(measure_all([each for each in CLIENTS if each.name in names]))
+    if all(each in found for each in MEASURED):
+        PAGE.write_text(PAGE.read_text().partition(SURFACES)[0] + section(found))
+        return 0
+    print(section(found))
+    return 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
