@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, field
 from msgspec.structs import force_setattr, replace
 
-from dynamic_mcp.config.section import Everyday, Section, Value
+from dynamic_mcp.config.section import Everyday, OfFeature, Section, Value
 from dynamic_mcp.config.types import (
     Direct,
     Expression,
@@ -209,6 +209,11 @@ class Profile(Section, frozen=True):
     instructions: Annotated[
         Annotated[str, Meta(max_length=10_000)], "Text for the model, before the instructions of dynamic-mcp."
     ] = ""
+    scripts: Annotated[
+        bool | None,
+        OfFeature("scripts"),
+        "Whether its clients may run scripts. Default: as `settings.scripts` says.",
+    ] = None
     roles: Annotated[
         tuple[str, ...], "Clients with one of these roles get this profile, unless they choose another."
     ] = ()

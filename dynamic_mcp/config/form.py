@@ -59,6 +59,7 @@ if TYPE_CHECKING:  # read where a config has them
     Metrics = Section
     Plugin = ServerPlugin
     Registries = tuple[Section, ...]
+    Scripts = Section
     Telemetry = Section
 else:
     Cli = deferred("dynamic_mcp.config.command_line:Cli")
@@ -68,6 +69,7 @@ else:
     Metrics = deferred(section_of("settings.metrics"))
     Plugin = deferred(section_of("settings.middleware"))
     Registries = deferred(section_of("settings.registries"))
+    Scripts = deferred(section_of("settings.scripts"))
     Telemetry = deferred(section_of("settings.telemetry"))
 
 # The tag of servers. A file cannot set it, since keys with `x-` are ignored.
@@ -365,6 +367,12 @@ class Settings(Section, frozen=True):
     middleware: Annotated[
         tuple[Plugin, ...], OfFeature("plugins"), "Plug-ins that see calls and lists, in this order. Default: none."
     ] = ()
+    scripts: Annotated[
+        Annotated[Scripts | Literal[False] | None, Switch()],
+        OfFeature("scripts"),
+        "Offer a third tool, `run_dynamic_script`, that runs a short program with many calls in a sandbox; `true`"
+        " takes all defaults. Needs the extra `scripts`. Default: false.",
+    ] = None
     registries: Annotated[
         Registries | None,
         OfFeature("registry"),

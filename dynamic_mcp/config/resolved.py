@@ -440,7 +440,8 @@ class Config(Struct, frozen=True):
     `presentations` has one entry for each group, by its name; `file_warnings` are about the file as a whole;
     `embeddings` is the endpoint for vectors; with `daemon` None, each client has its own servers; with `http` None,
     HTTP is not served, as in the config of a workspace. `roots` are URIs; `access` None is no rules. `audit`,
-    `telemetry` and `metrics` None are off. `lock_file` None is the state directory, `max_direct` None no limit.
+    `telemetry`, `metrics` and `scripts` None are off. `lock_file` None is the state directory, `max_direct` None no
+    limit.
     """
 
     file: Path
@@ -462,6 +463,7 @@ class Config(Struct, frozen=True):
     audit: Section | None = None
     telemetry: Section | None = None
     metrics: Section | None = None
+    scripts: Section | None = None
     profiles: Mapping[str, Profile] = {}
     middleware: tuple[ServerPlugin, ...] = ()
     experimental: tuple[str, ...] = ()
@@ -477,6 +479,11 @@ class Config(Struct, frozen=True):
         """Return whether a rule requires approval."""
         rules_ask = any(each.asks for each in self.presentations.values())
         return rules_ask or (self.access is not None and self.access.asks)
+
+    @property
+    def profiles_run_scripts(self) -> bool:
+        """Return whether clients of a profile may run scripts, whatever the settings say."""
+        return any(profile.scripts for profile in self.profiles.values())
 
     @property
     def has_user_logins(self) -> bool:

@@ -66,6 +66,7 @@ class Feature(Struct, frozen=True):
     extension: str = ""  # the extension of MCP that it serves, by the functions in `methods`, where it is wanted
     methods: Mapping[str, str] = {}
     gates: str = ""  # holds back definitions of servers: its `make_service` returns a `GateService`
+    own_tools: Mapping[str, str] = {}  # modules by the names of tools of ours: `make_tool` returns an `OwnTool`
     rules: Rules | None = None  # on the calls of servers
     opens: str = ""  # the slot of its step whose `prepare` runs before a config is applied
     steps: Mapping[str, str] = {}  # its step classes, by their slots in `proxy.chain.ORDER`
@@ -73,7 +74,8 @@ class Feature(Struct, frozen=True):
     @property
     def serves(self) -> bool:
         """True if serving may need it, and not commands alone."""
-        return bool(self.observer or self.auth_provider or self.gates or self.steps or self.methods)
+        watches = self.observer or self.auth_provider or self.gates
+        return bool(watches or self.steps or self.methods or self.own_tools)
 
     def is_wanted(self, config: Any) -> bool:  # Any: a `Config`, which is not imported
         """Return whether a config has one of its keys, or rules that want it."""
@@ -248,6 +250,15 @@ FEATURES = (
         gates="service",
         commands=(FeatureCommand("pins", "Approve", after="approve"),),
     ),
+    Feature(
+        "scripts",
+        keys=("settings.scripts",),
+        section="config:Scripts",
+        resolve="config:resolve",
+        wanted_by=("profiles_run_scripts",),
+        extra="scripts",
+        own_tools={"run_dynamic_script": "tool"},
+    ),
 )
 
 
@@ -259,6 +270,11 @@ def section_of(key: str) -> str:
 def feature_of_slot(slot: str) -> Feature | None:
     """Return the feature that has a step for a slot in the order of calls."""
     return next((feature for feature in FEATURES if slot in feature.steps), None)
+
+
+def own_tool_names() -> frozenset[str]:
+    """Return the names of the tools that features add to ours."""
+    return frozenset(name for feature in FEATURES for name in feature.own_tools)
 
 
 def feature_with_gates() -> Feature | None:

@@ -216,6 +216,8 @@ class Calls:
         if len(answer.error):
             if is_stateless and not envelope.RETRY_MEMBERS.isdisjoint(params):
                 return answer  # of a retry: the client has to act on it
+            if request.parent is not None:
+                return answer  # read by a program
             answer = _to_result(answer, group, call.name, shows_schema=misfit is None)
             if len(answer.error):
                 return name_asker(group.name, request.client, answer)
@@ -268,6 +270,8 @@ class Calls:
 
     async def _fit(self, request: Request, call: ToolCall, answer: Frame, notes: tuple[str, ...]) -> Frame:
         """Return the answer with what was asked for of it, as much as the limit allows, and what is to be said."""
+        if request.parent is not None:
+            return answer  # no model reads it
         group, answers = call.group, call.group.presentation.answers
         keep = self._results.keeper(request.client, group, group.own_name(call.name))
         result = answer.result

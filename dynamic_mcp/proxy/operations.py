@@ -14,6 +14,7 @@ from msgspec import Raw
 from dynamic_mcp.client import Client
 from dynamic_mcp.config.resolved import GroupConfig, Remote
 from dynamic_mcp.config.secrets import mask_text, mask_uri, strip_user_info
+from dynamic_mcp.features.table import own_tool_names
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.observe import conventions as names
@@ -38,6 +39,8 @@ _LONGEST_URI = 1000
 # Secrets are masked before a text is cut, since half of one is not recognized.
 _LONGEST_READ = 8192
 _LONGEST_NAME = 128
+# The tools of ours that are not about one tool of a server.
+_OWN = own_tool_names() | {GET}
 
 
 def describe_failure(outcome: Outcome) -> Attributes:
@@ -78,7 +81,8 @@ def target_of(request: Request, group: GroupView | None, method: str, name: str)
 def _tool(request: Request, group: GroupView | None, name: str) -> str:
     if group is not None:
         return name if _in_catalog(group, ListKind.TOOLS, group.shown_name(name)) else ""
-    return GET if wire.text(wire.member(request.params, "name")) == GET else ""
+    asked = wire.text(wire.member(request.params, "name")) or ""
+    return asked if asked in _OWN else ""
 
 
 def _in_catalog(group: GroupView | None, kind: ListKind, name: str) -> str:

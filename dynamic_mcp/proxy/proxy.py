@@ -14,6 +14,7 @@ from msgspec import Raw, structs
 from dynamic_mcp.client import OURSELVES, Client, User
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.workspace import Workspace
+from dynamic_mcp.features.table import FEATURES, Feature
 from dynamic_mcp.groups.assignment import Place
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.groups.group import Group
@@ -48,6 +49,7 @@ if TYPE_CHECKING:  # loaded with the first request, message or server that needs
     from dynamic_mcp.proxy.direct_listing import ToolUses
     from dynamic_mcp.proxy.elicitations import Elicitations
     from dynamic_mcp.proxy.logins import LoginOffers
+    from dynamic_mcp.proxy.own_tools import OwnTool
     from dynamic_mcp.proxy.parked_calls import ParkedCalls
     from dynamic_mcp.proxy.resources import Resources
     from dynamic_mcp.proxy.result_store import ResultStore
@@ -298,7 +300,26 @@ class Proxy:
         if services.approvals is None and config.asks:
             services.approvals = ApprovalCounts()
         self._chains.apply(configs)
+        self._add_own_tools(config)
         self._compile_answers()
+
+    def _add_own_tools(self, config: Config) -> None:
+        """Offer the tools of features, those that any config has wanted so far, as this one says."""
+        own_tools = self._tools.own_tools
+        for feature in FEATURES:
+            if feature.own_tools and feature.is_wanted(config):
+                for name in feature.own_tools.keys() - own_tools.keys():
+                    own_tools[name] = self._make_own_tool(feature, name)
+        for tool in own_tools.values():
+            tool.apply(config)
+
+    def _make_own_tool(self, feature: Feature, name: str) -> OwnTool:
+        from dynamic_mcp.proxy.own_tools import OwnToolContext  # with the first such tool
+
+        context = OwnToolContext(self.view_for, self.answer, self._results, self._clock)
+        tool: OwnTool = feature.load(feature.own_tools[name]).make_tool(context)
+        self._parts.push_async_callback(tool.close)
+        return tool
 
     def _on_lists_changed(self) -> None:
         """Called when a step shows other lists."""

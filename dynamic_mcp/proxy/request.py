@@ -46,6 +46,8 @@ class Request(Struct, frozen=True, gc=False):
 
     `id` is that of the JSON-RPC request; a notification has none. `observation` is set if there are observers.
 
+    A request that one of our own tools makes, while it answers a call, has that call as its `parent`.
+
     `notify` and `ask` reach the client where this request is answered: over its `channel`, if it has one. It is the
     caller of all that is sent to upstreams because of it.
     """
@@ -57,6 +59,7 @@ class Request(Struct, frozen=True, gc=False):
     channel: Channel | None = None
     id: Raw = ABSENT
     observation: Observation | None = None
+    parent: Request | None = None
 
     @property
     def principal(self) -> Principal:

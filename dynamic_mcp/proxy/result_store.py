@@ -50,13 +50,20 @@ class ResultStore:
     def keeper(self, client: Client, group: GroupView, tool: str) -> Keep:
         """Return what keeps a text of a tool for this client."""
         mark = group.mark_text if group.presentation.answers.marks else None
+        return self._keeper(client, group.name, tool, mark)
+
+    def own_keeper(self, client: Client, mark: Mark | None = None) -> Keep:
+        """Return what keeps a text of one of our own tools for this client."""
+        return self._keeper(client, "", "", mark)
+
+    def _keeper(self, client: Client, group: str, tool: str, mark: Mark | None) -> Keep:
         texts = self._of.setdefault(client, {})
         lock = self._lock
 
         def keep(text: str, media_type: str) -> str:
             id = secrets.token_hex(_ID_BYTES)
             with lock:  # a selection runs in a thread
-                texts[id] = _Text(text, media_type, group.name, tool, mark)
+                texts[id] = _Text(text, media_type, group, tool, mark)
                 _make_room(texts)
             return ROOT + id
 
@@ -81,7 +88,7 @@ class ResultStore:
         if not uri.startswith(ROOT) or len(id) != 2 * _ID_BYTES:
             return None
         kept = self._of.get(client, {}).get(id)
-        if kept is None or not view.has_tool(kept.group, kept.tool):
+        if kept is None or (kept.group and not view.has_tool(kept.group, kept.tool)):
             raise NotFound("kept result", uri, hint="results are kept for a while only: call the tool again")
         start, end = _range(query, len(kept.text))
         is_whole = (start, end) == (0, len(kept.text))

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Raw, Struct
 
+from dynamic_mcp.config.types import NO_LIMIT
 from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.mcp import wire
@@ -199,7 +200,7 @@ async def _list_tools(request: Request, group: GroupView, detail: Detail | None)
     """Return the tools of a group, connecting to learn them if need be, and what the upstream says of itself."""
     catalog = await group.learn_catalog(request.client)
     missing = group.complaint([ListKind.TOOLS]) if catalog.may_have_more(ListKind.TOOLS) else ""
-    limit = group.presentation.answers.limit
+    limit = group.presentation.answers.limit if request.parent is None else NO_LIMIT  # no model reads it
     chosen, rows = _fitting(catalog.model_tools, limit, detail)
     skills = _list_skills(request.view, group, limit - sum(map(results.size, rows)), detail)
     remarks = [

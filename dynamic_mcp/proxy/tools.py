@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # loaded with the first call, or the first client that is lis
     from dynamic_mcp.proxy.calls import Calls
     from dynamic_mcp.proxy.direct_listing import DirectListing, ListedTools, ToolUses
     from dynamic_mcp.proxy.listed_names import Named
+    from dynamic_mcp.proxy.own_tools import OwnTool
     from dynamic_mcp.proxy.result_store import ResultStore
     from dynamic_mcp.proxy.search import ToolSearch
     from dynamic_mcp.proxy.surface import Surface
@@ -52,6 +53,7 @@ class Tools:
         self._surfaces: WeakKeyDictionary[Client, Surface] = WeakKeyDictionary()
         self._chains, self._tasks, self._results, self._open_apps = chains, tasks, results, open_apps
         self._uses = uses
+        self.own_tools: dict[str, OwnTool] = {}  # of features, by their names
 
     @cached_property
     def _calls(self) -> Calls:
@@ -122,7 +124,8 @@ class Tools:
             await direct.learn(request.client)
             missing = direct.missing()
             rest = {"_meta": {MISSING: missing}} if missing else {}
-        return wire.result_frame(page(ListKind.TOOLS, _entries(request.view, direct), start, rest))
+        entries = _entries(request.view, direct, self._own_tools_for(request.view, request.client))
+        return wire.result_frame(page(ListKind.TOOLS, entries, start, rest))
 
     def snapshot(self, view: View, client: Client) -> list[object]:
         """Return objects that are the same as long as `tools/list` answers a client the same."""
@@ -130,7 +133,8 @@ class Tools:
         own_tools: list[object] = []
         if direct is None or not direct.is_all():
             own_tools = [view.scope.split_calls, _has_tasks(view), *_rows(view, direct)]
-        return [*own_tools, *(() if direct is None else direct.entries())]
+        added = (tool.describe(view) for tool in self.own_tools.values())
+        return [*own_tools, *added, *(() if direct is None else direct.entries())]
 
     def instructions(self, view: View, client: Client) -> str:
         """Return the instructions for the model of a client about the tools."""
@@ -140,6 +144,11 @@ class Tools:
         if direct is None or not direct.is_all():
             about_ours = meta_tools.build_instructions(_rows(view, direct), split=view.scope.split_calls)
         return "\n\n".join(filter(None, [view.scope.instructions, about_ours, about_direct]))
+
+    def _own_tools_for(self, view: View, client: Client) -> list[Raw]:
+        """Return the tools that features add to ours for a client."""
+        found = ((tool, tool.describe(view)) for tool in self.own_tools.values())
+        return [entry for tool, entry in found if entry is not None and tool.is_for(client)]
 
     # --- tools/call ------------------------------------------------------------------------------------
 
@@ -155,11 +164,16 @@ class Tools:
             return self._call_split(request, name, params)
         if name is None:
             raise wire.Malformed("`name` of the tool is missing")
+        own = self.own_tools.get(name)
+        if own is not None and own.describe(request.view) is not None and own.is_for(request.client):
+            return own.answer(request, params)
         return self._calls.call_by_name(request, name, params)
 
     def _call_split(self, request: Request, verb: str, params: Mapping[str, Raw]) -> Awaitable[Frame]:
         """Answer a call tool of a config with split calls; the other config has the other tools."""
         is_split = request.view.scope.split_calls
+        if request.parent is not None:
+            return self._calls.call_dynamic(request, CALL, params)
         if is_split and verb != CALL:
             return self._calls.call_dynamic(request, verb, params)
         offered = f"`{CALL_READ}` or `{CALL_WRITE}`" if is_split else f"`{CALL}`"
@@ -171,13 +185,14 @@ def _may_render(client: Client) -> bool:
     return b"io.modelcontextprotocol" in bytes(client.hello.capabilities)
 
 
-def _entries(view: View, direct: DirectListing | None) -> list[Raw]:
-    """Return every listed tool: ours, unless all others are listed by themselves, and then those."""
+def _entries(view: View, direct: DirectListing | None, added: list[Raw]) -> list[Raw]:
+    """Return every listed tool: ours, unless all others are listed by themselves, what features add, and those."""
     if direct is not None and direct.is_all():
-        return direct.entries()
+        return [*added, *direct.entries()]
     rows = _rows(view, direct)
     own_tools = meta_tools.build_tools(rows, with_tasks=_has_tasks(view), split=view.scope.split_calls)
-    return [*(Raw(wire.encode(tool)) for tool in own_tools), *(() if direct is None else direct.entries())]
+    listed = (Raw(wire.encode(tool)) for tool in own_tools)
+    return [*listed, *added, *(() if direct is None else direct.entries())]
 
 
 def _rows(view: View, direct: DirectListing | None) -> list[GroupRow]:

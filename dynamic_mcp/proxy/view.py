@@ -325,6 +325,7 @@ class ViewScope(Struct, frozen=True):
     instructions: str = ""
     emptiness: str = "no group is configured"
     is_single: bool = False
+    profile: Profile | None = None
 
 
 class View:
@@ -438,7 +439,7 @@ def make_view(
 
         presentations = narrow(presentations, profile)
         emptiness = describe_emptiness(profile, config)
-        scope = structs.replace(scope, instructions=profile.instructions, emptiness=emptiness)
+        scope = structs.replace(scope, instructions=profile.instructions, emptiness=emptiness, profile=profile)
     shown: list[GroupView] = []
     for group in groups:
         presentation = presentations.get(group.name)

@@ -16,6 +16,7 @@ PACKAGES = {
     "cel": ("cel-expr-python",),
     "keyring": ("keyring",),
     "otel": ("opentelemetry-exporter-otlp-proto-http", "opentelemetry-sdk"),
+    "scripts": ("pydantic-monty-client", "pydantic-monty-runtime"),
 }
 # Cache directories of runners: uvx, `uv run --with`, npx.
 _CACHES = frozenset(("archive-v0", "builds-v0", "environments-v2", "_npx"))

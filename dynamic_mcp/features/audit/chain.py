@@ -41,9 +41,10 @@ class AuditLine(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
 
     `n` numbers the lines of a day from 1, and `at` is RFC 3339 with milliseconds, in UTC. `event` is `call`, `read`,
     `prompt`, `list`, or another name such as `auth.denied` or `approval.decided`, whose details are in `detail`.
-    `session`, `request` and `trace` are ids; `session` is not the credential of a session. `group`, `kind` and `name`
-    say what was used, by the server's own name, or by its URI; `shown` is the name that the client wrote, if it is
-    another. `arguments` are as the settings say: `names` and a keyed `digest`, or the arguments themselves.
+    `session`, `request` and `trace` are ids; `session` is not the credential of a session, `parent` is the `id` of
+    the line of the script that has made a call. `group`, `kind` and `name` say what was used, by the server's own
+    name, or by its URI; `shown` is the name that the client wrote, if it is another. `arguments` are as the settings
+    say: `names` and a keyed `digest`, or the arguments themselves.
     `result_bytes` is the size of the result or the error, `cached` is true for a cached result. `error` is the code
     of a JSON-RPC error, `tool_error` for a result that is one, or the name of our own error. `ms` is the time from
     request to answer, `wait_ms` the part of it that was spent waiting for a person. `definition` is the hash of the
@@ -68,6 +69,7 @@ class AuditLine(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
     session: str = ""
     request: str = ""
     trace: str = ""
+    parent: str = ""
     config: str = ""
     pid: int = 0
     group: str = ""

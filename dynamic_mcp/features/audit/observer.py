@@ -155,6 +155,7 @@ class AuditObserver(Observer):
         self._clients = ClientLines(self._plain, roles_of)
         self._things = UsedThings()
         self._open: dict[int, _Use] = {}
+        self._parents: dict[int, str] = {}
 
     def send(self, observation: Observation, message: UpstreamRequest) -> UpstreamRequest:
         """Write down a call before it is sent. Raises NotRecorded."""
@@ -172,10 +173,11 @@ class AuditObserver(Observer):
             return
         took_s = time.perf_counter() - observation.started
         open_use = self._open.pop(id(observation), None)
+        line_id = self._parents.pop(id(observation), "") if self._parents else ""
         ending = _judge(observation.outcome, answer, error)
         if open_use is None:
             self._recorder.record(
-                self._finish(self._begin(observation, observation.params), ending, took_s, observation)
+                self._finish(self._begin(observation, observation.params, line_id), ending, took_s, observation)
             )
         else:
             self._recorder.close_call(partial(self._finish, open_use, ending, took_s, observation))
@@ -185,20 +187,26 @@ class AuditObserver(Observer):
         line = self._plain if event.client is None else self._clients.find(event.client).line
         self._recorder.record(line_of_event(structs.replace(line, id=self._trail.new_id()), event))
 
-    def _begin(self, observation: Observation, params: Mapping[str, Raw] | None) -> _Use:
-        """Return what is known of a request, with the params that are sent."""
+    def _begin(self, observation: Observation, params: Mapping[str, Raw] | None, line_id: str = "") -> _Use:
+        """Return what is known of a request, with the params that are sent. `line_id` is known if it is a parent."""
         request = observation.request
         target = find_target(observation)
         meta = wire.member(request.params, "_meta") if params is None else params.get("_meta")
         own = {
-            "id": self._trail.new_id(),
+            "id": line_id or self._trail.new_id(),
             "request": _id_text(request.id),
             "trace": observation.trace or find_trace(meta),
         }
+        if request.parent is not None and request.parent.observation is not None:
+            own["parent"] = self._find_parent(request.parent.observation)
         if observation.approval is not None:
             own |= self._describe_approval(observation.approval)
         arguments = target.arguments if observation.group is None else (params or {}).get("arguments")
         return _Use(self._find_shared(observation, target), own, arguments)
+
+    def _find_parent(self, observation: Observation) -> str:
+        """Return the id that the line of a request in progress is going to have."""
+        return self._parents.setdefault(id(observation), self._trail.new_id())
 
     def _find_shared(self, observation: Observation, target: Target) -> SharedLine:
         """Return the line that a use shares with others of the same thing by the same client."""

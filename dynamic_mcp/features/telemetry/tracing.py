@@ -80,13 +80,19 @@ class Tracing(Observer):
         """Begin a server span, in the trace that the client names or in a new one."""
         if not self._has_traces:
             return
-        parent, link = _find_contexts(observation.request)
+        parent, link = self._find_contexts(observation.request)
         trace = Trace(begin_trace() if parent is None else parent.trace_id, parent, None)
         self._recorder.decide(trace, observation.request.method)
         span = self._open[id(observation)] = _ServerSpan(trace, link)
         observation.trace = trace.id
         if (mark := current_request()) is not None:
             mark.trace_id, mark.span_id = trace.id, span.id
+
+    def _find_contexts(self, request: Request) -> tuple[TraceContext | None, TraceContext | None]:
+        """Return the context of a request's parent span, and one that it is linked to."""
+        if request.parent is not None and (span := self._open.get(id(request.parent.observation))) is not None:
+            return span.trace.context(span.id), None
+        return _find_contexts(request)
 
     def end(self, observation: Observation, answer: Frame | None, error: BaseException | None) -> None:
         """Record the server span, and the duration of the request."""

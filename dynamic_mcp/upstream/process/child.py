@@ -23,10 +23,12 @@ from dynamic_mcp.system.pipes import PausableStream, Sink, open_sink, open_sourc
 
 if sys.platform == "win32":
     from dynamic_mcp.upstream.process.job import JobProcess as Leader
-    from dynamic_mcp.upstream.process.job import kill_strays, launch
+    from dynamic_mcp.upstream.process.job import kill_strays, launch, watch_process
 else:
     from dynamic_mcp.upstream.process.group import GroupLeader as Leader
-    from dynamic_mcp.upstream.process.group import kill_strays, launch
+    from dynamic_mcp.upstream.process.group import kill_strays, launch, watch_process
+
+__all__ = ["Process", "explain_failure", "kill_all", "start", "suggest_remedy", "terminate_all", "watch_process"]
 
 SIGKILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 

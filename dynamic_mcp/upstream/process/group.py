@@ -38,6 +38,7 @@ _POLL_S = 0.02
 _TRACEABLE = "DYNAMIC_MCP_TRACEABLE"
 
 kill_strays = strays.kill_all
+watch_process = guardian.watch_process
 
 
 class GroupLeader:

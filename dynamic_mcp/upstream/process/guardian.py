@@ -29,12 +29,12 @@ log = logging.getLogger(__name__)
 # not asked to end, but killed with the rest.
 _SCRIPT = r"""
 trap '' HUP INT QUIT TERM
-mark=$1 groups= pipes= family=
+mark=$1 groups= pipes= alone= family=
 without() { rest=; for each in $2; do [ "$each" = "$1" ] || rest="$rest $each"; done; }
 has() { case " $2 " in *" $1 "*) ;; *) return 1 ;; esac; }
 find_family() {
     pairs=$(grep -s '^PPid:' /proc/[0-9]*/status | sed 's|^/proc/\([0-9]*\)/status:PPid:[^0-9]*|\1 |')
-    family=$groups grown=1
+    family="$groups $alone" grown=1
     while [ "$grown" ]; do
         grown=
         set -- $pairs
@@ -60,9 +60,11 @@ while read -r what number; do
     started) without "$number" "$pipes"; pipes=$rest ;;
     lives) groups="$groups $number" ;;
     ended) without "$number" "$groups"; groups=$rest ;;
+    alone) alone="$alone $number" ;;
+    gone) without "$number" "$alone"; alone=$rest ;;
     esac
 done
-[ -n "$groups$pipes" ] || exit 0
+[ -n "$groups$pipes$alone" ] || exit 0
 for pipe in $pipes; do
     readers=$(ls -l /proc/[0-9]*/fd/0 | sed -n "s|.* /proc/\([0-9]*\)/fd/0 -> pipe:.$pipe.\$|\1|p")
     groups="$groups $readers"
@@ -85,6 +87,7 @@ class Guardian:
     def __init__(self) -> None:
         self._pipes: set[int] = set()
         self._groups: set[int] = set()
+        self._alone: set[int] = set()
         self._lock = threading.Lock()
         self._shell: subprocess.Popen[bytes] | None = None
 
@@ -115,6 +118,19 @@ class Guardian:
             self._groups.discard(group)
             self._tell_or_dismiss(f"ended {group}\n")
 
+    @contextlib.contextmanager
+    def watch_process(self, pid: int) -> Iterator[None]:
+        """Guard a child of another library that starts no others, and is in our own process group."""
+        with self._lock:
+            self._alone.add(pid)
+            self._tell_or_start(f"alone {pid}\n")
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._alone.discard(pid)
+                self._tell_or_dismiss(f"gone {pid}\n")
+
     def _guard(self, group: int) -> None:
         with self._lock:
             self._groups.add(group)
@@ -126,7 +142,7 @@ class Guardian:
 
     def _tell_or_dismiss(self, line: str) -> None:
         is_running = self._tell(line)
-        if not self._groups and not self._pipes:
+        if not self._groups and not self._pipes and not self._alone:
             self._dismiss()
         elif not is_running:
             self._start()
@@ -163,6 +179,8 @@ class Guardian:
             self._tell(f"starts {pipe}\n")
         for group in self._groups:
             self._tell(f"lives {group}\n")
+        for pid in self._alone:
+            self._tell(f"alone {pid}\n")
 
     def _dismiss(self) -> None:
         if self._shell is not None:

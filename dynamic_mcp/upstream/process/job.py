@@ -119,6 +119,11 @@ class JobProcess:
         return int(accounting.ActiveProcesses)
 
 
+def watch_process(pid: int) -> contextlib.AbstractContextManager[None]:
+    """Watch a child of another library, which is in no job of ours: it ends by the end of its input."""
+    return contextlib.nullcontext()
+
+
 def kill_strays() -> None:
     """Do nothing: no process leaves a job."""
 

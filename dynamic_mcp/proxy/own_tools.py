@@ -1,0 +1,54 @@
+"""The interface by which a feature adds a tool of ours to `tools/list`, and answers its calls."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING
+
+from msgspec import Raw, Struct
+
+if TYPE_CHECKING:
+    from dynamic_mcp.client import Client
+    from dynamic_mcp.config.resolved import Config
+    from dynamic_mcp.mcp.wire import Frame
+    from dynamic_mcp.proxy.request import Request
+    from dynamic_mcp.proxy.result_store import ResultStore
+    from dynamic_mcp.proxy.view import View
+    from dynamic_mcp.system.clock import Clock
+
+
+class OwnToolContext(Struct, frozen=True):
+    """What such a tool works with.
+
+    `view_for` returns what a client may see now. `answer` answers a request that a call of the tool has caused, whose
+    `parent` is the call: by the same rules as any other request of its client, and observed like one. It raises
+    DynamicMcpError. `results` returns the store of results that are too long. Bounds of time go by `clock`.
+    """
+
+    view_for: Callable[[Client], View]
+    answer: Callable[[Request], Awaitable[Frame]]
+    results: Callable[[], ResultStore]
+    clock: Clock
+
+
+class OwnTool:
+    """Is made by `make_tool` of a module when a config first wants it, and lives as long as the proxy."""
+
+    def apply(self, config: Config) -> None:
+        """Work as this config says from now on."""
+        raise NotImplementedError
+
+    def describe(self, view: View) -> Raw | None:
+        """Return its definition, the same object while it is the same; None where a view is without the tool."""
+        raise NotImplementedError
+
+    def is_for(self, client: Client) -> bool:
+        """Return whether a client is offered the tool, where its view has it."""
+        return True
+
+    def answer(self, request: Request, params: Mapping[str, Raw]) -> Awaitable[Frame]:
+        """Answer a call. Raises DynamicMcpError."""
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        """Release what it has opened; no call is in flight any more."""
