@@ -162,6 +162,14 @@ class UpstreamRequest(Struct, frozen=True, gc=False):
     decision: Decision | None = None
     redacted: Mapping[str, Raw] | None = None
 
+    @property
+    def is_about_skill(self) -> bool:
+        """Return whether a request is about a skill, or a file of one, whose digests are of the server's bytes."""
+        if self.method == "skills/get":
+            return True
+        catalog, uri = self.group.group.catalog, wire.text((self.params or {}).get("uri"))
+        return self.method == "resources/read" and bool(uri) and bool(catalog and catalog.has_skill_file(uri or ""))
+
 
 Next = Callable[[UpstreamRequest], Awaitable[Frame]]
 # Runs the steps before a step that decide about arguments again, and then what it is given.

@@ -84,7 +84,7 @@ class RedactAnswers(Step):
         if call.params is not None and "_meta" in call.params:
             call = _with_redacted_progress(redactor, call)
         answer = await next(call)
-        if call.tool is None and _is_about_skill(call) and not len(answer.error):
+        if call.tool is None and call.is_about_skill and not len(answer.error):
             return answer  # its digest is of the bytes
         payload = answer.error if len(answer.error) else answer.result
         if len(payload) <= MAX_BYTES_IN_LOOP:
@@ -103,14 +103,6 @@ def _redact_arguments(redactor: Redactor, call: UpstreamRequest) -> UpstreamRequ
     if redacted is not arguments and redacted is not None:
         params = {**params, "arguments": redacted}
     return structs.replace(call, params=params, redacted=params)
-
-
-def _is_about_skill(call: UpstreamRequest) -> bool:
-    """Return whether a request is about a skill, or a file of one."""
-    if call.method == "skills/get":
-        return True
-    catalog, uri = call.group.group.catalog, wire.text((call.params or {}).get("uri"))
-    return call.method == "resources/read" and bool(uri) and catalog is not None and catalog.has_skill_file(uri or "")
 
 
 def _redact_payload(redactor: Redactor, call: UpstreamRequest, payload: Raw) -> Raw:

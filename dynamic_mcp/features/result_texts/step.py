@@ -21,8 +21,8 @@ from dynamic_mcp.tools.results import mark_texts
 if TYPE_CHECKING:
     from dynamic_mcp.proxy.view import GroupView
 
-# Pages and skills: programs read them, and skills have digests.
-_FILES = ("ui://", "skill://")
+# The scheme of pages of apps, which programs read.
+_PAGE = "ui://"
 
 
 class StripResults(Step):
@@ -42,7 +42,7 @@ class StripResults(Step):
 
     async def _strip(self, rules: ResultRules, next: Next, call: UpstreamRequest) -> Frame:
         answer = await next(call)
-        if call.method == "resources/read" and _uri(call).startswith(_FILES):
+        if call.is_about_skill or (call.method == "resources/read" and _uri(call).startswith(_PAGE)):
             return answer
         payload = answer.error if len(answer.error) else answer.result
         if len(payload) <= MAX_BYTES_IN_LOOP:

@@ -25,6 +25,7 @@ from dynamic_mcp.upstream.link import LinkOwner
 from tests.fakes import FakeUpstream, Json, config_of, group_config, text_of, tool
 from tests.features.approvals.scene import ANSWERS, Scene, approving
 from tests.modern_client import ModernClient
+from tests.proxy.skill_upstreams import SkillUpstream, list_skills, read_text
 from tests.upstream.modern import ModernUpstream, complete, open_modern
 
 RED = "\x1b[31mred\x1b[0m"
@@ -97,8 +98,16 @@ async def test_only_what_is_named_is_removed(strip: str) -> None:
         assert text_of(await client.call("up", "get_file", {})) == expected[strip]
 
 
-@pytest.mark.parametrize("uri", ["ui://up/page", "skill://up/SKILL.md"])
-async def test_pages_and_skills_are_files_of_programs_and_stay(uri: str) -> None:
+async def test_files_of_skills_stay_as_their_digests_say() -> None:
+    upstream = SkillUpstream("up", {"refunds": {"email.md": RED + HIDDEN}})
+    async with treated(upstream) as on:
+        client = await on.join()
+        await list_skills(client)
+        assert (await read_text(client, "skill://refunds/email.md"))[1] == RED + HIDDEN
+
+
+async def test_pages_are_files_of_programs_and_stay() -> None:
+    uri = "ui://up/page"
     listed = {"resources": [{"uri": uri, "name": "file"}]}
     read = {"contents": [{"uri": uri, "text": RED + HIDDEN}]}
     async with treated(talker({"resources/list": listed, "resources/read": read})) as on:
