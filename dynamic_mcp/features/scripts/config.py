@@ -15,7 +15,7 @@ from dynamic_mcp.config.types import Duration, Size
 from dynamic_mcp.errors import ConfigError
 
 LONGEST_CPU_S = 60.0
-_LARGEST_MEMORY = 1 << 30
+_LARGEST_MEMORY = 1_000_000_000
 
 
 class Scripts(Section, frozen=True):
@@ -35,16 +35,16 @@ class Scripts(Section, frozen=True):
     parallel: Annotated[
         Annotated[int, Meta(ge=1, le=256)], "How many of its calls may run at once; further ones wait. Default: 8."
     ] = 8
-    memory: Annotated[Size, "How much memory its values may take, from `1MB` to `1GB`. Default: 64MB."] = 64 << 20
-    source: Annotated[Size, "How long its text may be. Default: 64kB."] = 64 << 10
-    output: Annotated[Size, "How much it may print. Default: 16kB."] = 16 << 10
+    memory: Annotated[Size, "How much memory its values may take, from `1MB` to `1GB`. Default: 64MB."] = 64_000_000
+    source: Annotated[Size, "How long its text may be. Default: 64kB."] = 64_000
+    output: Annotated[Size, "How much it may print. Default: 16kB."] = 16_000
 
     def __post_init__(self) -> None:
         if not 0 < self.cpu_s <= LONGEST_CPU_S:
             raise FlawError("`cpu` must be more than 0 and at most 60s")
         if self.total_s <= 0:
             raise FlawError("`total` must be more than 0")
-        if not 1 << 20 <= self.memory <= _LARGEST_MEMORY:
+        if not 1_000_000 <= self.memory <= _LARGEST_MEMORY:
             raise FlawError("`memory` must be from `1MB` to `1GB`")
 
 
