@@ -11,7 +11,7 @@ from weakref import ref
 from msgspec import Raw
 
 from dynamic_mcp.client import Client
-from dynamic_mcp.config.resolved import DirectLimit
+from dynamic_mcp.config.resolved import DirectLimit, SkillFolders
 from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.proxy.listed_names import Named, listed_names
@@ -123,12 +123,12 @@ class DirectListing:
         return [group for group in self._tools.groups() if self._is_whole(group) or group.presentation.direct.globs]
 
     def rest(self) -> list[GroupView]:
-        """Return the groups with tools that are not listed by themselves."""
+        """Return the groups with tools that are not listed by themselves, or with skills, which only a search finds."""
         self._look()
-        return [group for group in self._tools.offering() if group in self._cut or not self._is_whole(group)]
+        return [group for group in self._tools.offering() if group in self._cut or not self._is_found(group)]
 
     def is_all(self) -> bool:
-        """Return whether every tool is listed by itself, so that a search is not needed."""
+        """Return whether everything is listed by itself, so that a search is not needed."""
         return bool(self._tools.offering()) and not self.rest()
 
     async def learn(self, client: Client) -> None:
@@ -212,6 +212,9 @@ class DirectListing:
         is_of_app = self._surface.renders_apps and self._tools.is_of_app((group, tool))
         return not (is_of_app or group.presentation.direct.names(own_name)), -uses.get(own_name, 0)
 
+    def _is_found(self, group: GroupView) -> bool:
+        return self._is_whole(group) and not _has_skills(group)
+
     def _is_whole(self, group: GroupView) -> bool:
         direct = group.presentation.direct
         return direct.is_all or (direct.is_auto and self._surface.searches_tools)
@@ -232,6 +235,11 @@ def _tools_of(groups: Sequence[GroupView]) -> Iterator[Named]:
         for tool in group.catalog.tools:
             if direct.is_auto or direct.shows(group.own_name(tool)) or tool in group.catalog.app_tools:
                 yield group, tool
+
+
+def _has_skills(group: GroupView) -> bool:
+    is_folder = isinstance(group.config.upstream, SkillFolders)  # known before it is read
+    return is_folder or (group.catalog is not None and bool(group.catalog.entries(ListKind.SKILLS)))
 
 
 def _offers_resources(group: GroupView) -> bool:

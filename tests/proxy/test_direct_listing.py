@@ -14,6 +14,7 @@ from dynamic_mcp.errors import Unreachable
 from dynamic_mcp.mcp import names
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import Client, FakeUpstream, Json, Opener, client_of, config_of, group_config, settled, text_of, tool
+from tests.proxy.skill_upstreams import SkillUpstream, list_skills
 
 DIRECT = DirectTools(is_all=True)
 DONE: Json = {"content": [{"type": "text", "text": "done"}]}
@@ -39,6 +40,18 @@ async def test_a_config_in_which_all_is_direct_is_a_plain_aggregating_proxy() ->
         assert answer["result"] == DONE
         assert opener.upstreams[1].heard("tools/call")[0]["params"] == {"name": "log", "arguments": {"n": 1}}
         assert opener.upstreams[0].heard("tools/call") == []
+
+
+async def test_a_server_with_skills_keeps_the_search_which_alone_finds_them() -> None:
+    opener = Opener(git=[_upstream("log")], team=[SkillUpstream("team", {"refunds": {}})])
+    async with client_of(opener, *(group_config(name, direct=DIRECT) for name in ("git", "team"))) as client:
+        await client.initialize()
+        assert len(await list_skills(client)) == 1
+
+        listed = (await client.request("tools/list"))["result"]["tools"]
+
+        assert [each["name"] for each in listed] == ["get_dynamic_tools", "call_dynamic_tool", "git__log"]
+        assert listed[0]["inputSchema"]["properties"]["group"]["enum"] == ["team"]
 
 
 async def test_direct_groups_stand_beside_our_own_tools_and_are_not_told_twice() -> None:
