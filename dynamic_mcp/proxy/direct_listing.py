@@ -123,7 +123,7 @@ class DirectListing:
         return [group for group in self._tools.groups() if self._is_whole(group) or group.presentation.direct.globs]
 
     def rest(self) -> list[GroupView]:
-        """Return the groups with tools that are not listed by themselves, or with skills, which only a search finds."""
+        """Return the groups with tools that are not listed by themselves, or with skills, which need a search."""
         self._look()
         return [group for group in self._tools.offering() if group in self._cut or not self._is_found(group)]
 
