@@ -69,6 +69,23 @@ async def test_a_server_cannot_take_the_place_of_a_skill_that_carries_another_gr
     }
 
 
+@pytest.mark.parametrize("order", ["ab", "ba"])
+async def test_a_skill_is_listed_under_a_uri_that_reads_it_where_another_group_is_named_and_has_none(
+    order: str,
+) -> None:
+    upstreams = {"a": SkillUpstream("a", {"b/payroll": {"x.md": "x"}}), "b": SkillUpstream("b", {"other": {}})}
+    async with client_of(Opener(**{name: [upstreams[name]] for name in order})) as client:
+        await client.initialize()
+        found = await list_skills(client)
+        entry = found["skill://a/b/payroll/SKILL.md"]
+        texts = [(await read_text(client, file["uri"]))[1] for file in entry["resources"]]
+        got = await client.request("skills/get", {"uri": entry["uri"]})
+
+    assert "skill://other/SKILL.md" in found
+    assert texts == [main_file("a", "b/payroll"), "x"]
+    assert got["result"]["skill"] == entry
+
+
 async def test_a_skill_below_a_directory_with_the_name_of_its_own_group_keeps_its_uri() -> None:
     a = SkillUpstream("a", {"a/refunds": {}})
     async with client_of(Opener(a=[a])) as client:
