@@ -6,7 +6,8 @@ An entry that cannot be used is left out by itself; the others stay, in the upst
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Container, Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -217,15 +218,26 @@ class Catalog(Struct, frozen=True, dict=True):
         """Return whether the upstream reports changes of a list."""
         return not kind.extension and self.may(kind.capability, "listChanged")
 
-    @cached_property
-    def skill_roots(self) -> frozenset[str]:
-        """The directories of the listed skills, as URIs that end with a slash."""
-        return frozenset(uri.removesuffix("SKILL.md") for uri in self.entries(ListKind.SKILLS))
-
     def has_skill_file(self, uri: str) -> bool:
         """Return whether a URI is in the directory of a listed skill, or is that directory."""
-        roots = self.skill_roots
-        return bool(roots) and any(root in roots for root in _directories(uri))
+        roots = self._skill_roots
+        if not roots:
+            return False
+        below = f"{uri}/"
+        at = bisect_right(roots, below)
+        return at > 0 and below.startswith(roots[at - 1])
+
+    @cached_property
+    def _skill_roots(self) -> Sequence[str]:
+        """The directories of the listed skills as URIs that end with a slash, sorted; none is in another one.
+
+        So only the last one that is not after a URI can be its beginning, however many segments it has.
+        """
+        roots: list[str] = []
+        for root in sorted(uri.removesuffix("SKILL.md") for uri in self.entries(ListKind.SKILLS)):
+            if _is_directory(root) and not (roots and root.startswith(roots[-1])):
+                roots.append(root)
+        return roots
 
     def may(self, capability: str, *part: str) -> bool:
         """Return whether the upstream declared a capability, or a part of one such as `subscribe` of `resources`."""
@@ -375,13 +387,9 @@ def _key(entry: Raw, kind: ListKind) -> str | None:
         return None
 
 
-def _directories(uri: str) -> Iterator[str]:
-    """Yield the directories that a URI may be in, as URIs that end with a slash; first itself as one."""
-    yield f"{uri}/"
-    at = uri.rfind("/")
-    while at > 0 and uri[at - 1] != "/":
-        yield uri[: at + 1]
-        at = uri.rfind("/", 0, at)
+def _is_directory(root: str) -> bool:
+    """Return whether a URI is one of a directory, and not the beginning of all URIs of a scheme."""
+    return root.endswith("/") and root != "/" and not root.endswith((":/", "//"))
 
 
 def _first_sentence(text: str) -> str:

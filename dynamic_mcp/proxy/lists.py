@@ -27,22 +27,28 @@ Item = tuple[GroupView, str, Raw]
 Rename = Callable[[list[Item]], list[Raw]]
 
 
-async def answer_list(request: Request, kind: ListKind, rename: Rename) -> Frame:
-    """Answer a list request: one group's entries where `group` names one, else those of all."""
+async def answer_list(request: Request, kind: ListKind, rename: Rename, *, by_page: bool = False) -> Frame:
+    """Answer a list request: one group's entries where `group` names one, else those of all.
+
+    `by_page`: only the entries of the page are given to `rename`, which needs no others.
+    """
     params = wire.members(request.params) if len(request.params) else {}
     chosen = _choose(request.view, kind, wire.text(params.get("group")))
     start = offset(params.get("cursor", wire.NULL))
     await learn(request.client, chosen, [kind], WAIT_S)
-    entries = rename([(group, key, entry) for group in chosen for key, entry in _entries(group, kind)])
-    return wire.result_frame(page(kind, entries, start, _rest(chosen, kind)))
+    items = [(group, key, entry) for group in chosen for key, entry in _entries(group, kind)]
+    result = page(kind, items if by_page else rename(items), start, _rest(chosen, kind))
+    if by_page:
+        result[kind.member] = rename(items[start : start + PAGE_ENTRIES])
+    return wire.result_frame(result)
 
 
-def page(kind: ListKind, entries: Sequence[Raw], start: int, rest: Mapping[str, object]) -> dict[str, object]:
+def page(kind: ListKind, entries: Sequence[object], start: int, rest: Mapping[str, object]) -> dict[str, object]:
     """Return the page of a list that begins at `start`. Raises Malformed."""
     return page_of(kind.member, entries, start, rest)
 
 
-def page_of(member: str, entries: Sequence[Raw], start: int, rest: Mapping[str, object]) -> dict[str, object]:
+def page_of(member: str, entries: Sequence[object], start: int, rest: Mapping[str, object]) -> dict[str, object]:
     """Return the page of a result's member that begins at `start`. Raises Malformed."""
     if start > len(entries):
         raise wire.Malformed("the cursor is not one of this list, or the list has changed: begin again")

@@ -58,9 +58,15 @@ def listed_skill(view: View, group: GroupView, entry: Raw) -> Raw:
     members = wire.members(entry)
     uri, files = wire.text(members.get("uri")) or "", _files(members)
     groups = view.offering("resources")
-    if all(find(groups, each) in ((group, each), None) for each in (uri, *(each for each, _ in files))):
+    if all(_means(groups, group, each) for each in (uri, *(each for each, _ in files))):
         return entry
     return renamed_skill(group, entry)
+
+
+def _means(groups: Sequence[GroupView], group: GroupView, uri: str) -> bool:
+    """Return whether a URI of a group means this very file, or no known one and no other group."""
+    found = find(groups, uri)
+    return read_group(groups, uri) is None if found is None else found == (group, uri)
 
 
 def renamed_skill(group: GroupView, entry: Raw) -> Raw:

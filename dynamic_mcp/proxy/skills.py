@@ -44,6 +44,7 @@ class Skills:
             request,
             _KIND,
             lambda items: [skill_uris.listed_skill(request.view, group, entry) for group, _, entry in items],
+            by_page=True,
         )
 
     async def get(self, request: Request) -> Frame:

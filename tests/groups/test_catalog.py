@@ -221,3 +221,46 @@ def test_a_catalog_of_a_version_that_kept_less_is_read() -> None:
     del members["hello"]
 
     assert decode_catalog(members) == Catalog(instructions="Use it.")
+
+
+# --- skills --------------------------------------------------------------------------------------------
+
+
+def _skills(*uris: str) -> Catalog:
+    return Catalog({ListKind.SKILLS: Listing({uri: Raw(b"{}") for uri in uris})})
+
+
+@pytest.mark.parametrize(
+    ("uri", "is_file"),
+    [
+        ("skill://a/SKILL.md", True),
+        ("skill://a", True),
+        ("skill://a/", True),
+        ("skill://a/b/c.md", True),
+        ("skill://a/b-c", True),
+        ("skill://a-b/x.md", True),
+        ("github://o/r/x/y/z.md", True),
+        ("skill://a-c/x.md", False),
+        ("skill://aa/x.md", False),
+        ("skill://", False),
+        ("skill://b/SKILL.md", False),
+        ("github://o/r.md", False),
+        ("", False),
+    ],
+)
+def test_files_of_skills_are_those_below_their_directories(uri: str, is_file: bool) -> None:
+    catalog = _skills("skill://a/b/SKILL.md", "skill://a/SKILL.md", "skill://a-b/SKILL.md", "github://o/r/x/SKILL.md")
+    assert catalog.has_skill_file(uri) is is_file
+
+
+@pytest.mark.parametrize("uri", ["SKILL.md", "/SKILL.md", "skill:/SKILL.md", "skill://SKILL.md", "skill://b/other"])
+def test_a_skill_without_a_directory_takes_no_files_of_others(uri: str) -> None:
+    assert not _skills(uri).has_skill_file("skill://b/c/SKILL.md")
+    assert _skills(uri, "skill://b/SKILL.md").has_skill_file("skill://b/c.md")
+
+
+def test_a_uri_with_a_million_segments_is_looked_up_like_any_other() -> None:
+    """Each more prefix that is tried costs its length."""
+    catalog = _skills("skill://a/SKILL.md")
+    assert not catalog.has_skill_file("skill://b/" + "a/" * 1_000_000)
+    assert catalog.has_skill_file("skill://a/" + "a/" * 1_000_000)

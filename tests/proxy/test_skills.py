@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sys
+from collections.abc import Callable, Iterator
+from types import FrameType
 
 import pytest
 
 from dynamic_mcp.config.resolved import Features
 from dynamic_mcp.errors import Unreachable
+from dynamic_mcp.proxy import lists, skill_uris
 from tests.fakes import Client, FakeUpstream, FullUpstream, Json, Opener, client_of, group_config
 from tests.modern_client import modern_client_of
 from tests.proxy.skill_upstreams import SkillUpstream, list_skills, read_text
@@ -67,6 +72,23 @@ async def test_a_server_cannot_take_the_place_of_a_skill_that_carries_another_gr
         REFUNDS: main_file("a", "refunds"),
         REFUNDS_OF_B: main_file("b", "refunds"),
     }
+
+
+@pytest.mark.parametrize("order", ["ab", "ba"])
+async def test_a_skill_is_listed_under_a_uri_that_reads_it_where_another_group_is_named_and_has_none(
+    order: str,
+) -> None:
+    upstreams = {"a": SkillUpstream("a", {"b/payroll": {"x.md": "x"}}), "b": SkillUpstream("b", {"other": {}})}
+    async with client_of(Opener(**{name: [upstreams[name]] for name in order})) as client:
+        await client.initialize()
+        found = await list_skills(client)
+        entry = found["skill://a/b/payroll/SKILL.md"]
+        texts = [(await read_text(client, file["uri"]))[1] for file in entry["resources"]]
+        got = await client.request("skills/get", {"uri": entry["uri"]})
+
+    assert "skill://other/SKILL.md" in found
+    assert texts == [main_file("a", "b/payroll"), "x"]
+    assert got["result"]["skill"] == entry
 
 
 async def test_a_skill_below_a_directory_with_the_name_of_its_own_group_keeps_its_uri() -> None:
@@ -198,6 +220,44 @@ async def test_all_pages_of_each_server_are_read() -> None:
     async with client_of(Opener(a=[a])) as client:
         await client.initialize()
         assert len(await list_skills(client)) == 7
+
+
+@contextlib.contextmanager
+def _counting(function: Callable[..., object]) -> Iterator[list[None]]:
+    """Note each call of a function."""
+    calls: list[None] = []
+    before = sys.getprofile()
+
+    def follow(frame: FrameType, event: str, argument: object) -> None:
+        if event == "call" and frame.f_code is function.__code__:
+            calls.append(None)
+
+    sys.setprofile(follow)
+    try:
+        yield calls
+    finally:
+        sys.setprofile(before)
+
+
+async def test_of_a_long_list_only_the_page_is_worked_on_and_each_page_has_its_own_uris(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lists, "PAGE_ENTRIES", 2)
+    a = SkillUpstream("a", {"refunds": {}, "x": {}, "y": {}})
+    b = SkillUpstream("b", {"refunds": {}, "z": {}})
+    found: list[str] = []
+    async with client_of(Opener(a=[a], b=[b])) as client:
+        await client.initialize()
+        await list_skills(client)
+        params: Json = {}
+        while params is not None:
+            with _counting(skill_uris.listed_skill) as calls:
+                page = (await client.request("skills/list", params))["result"]
+            assert len(calls) == len(page["skills"]) <= 2
+            found += [each["uri"] for each in page["skills"]]
+            params = {"cursor": page["nextCursor"]} if "nextCursor" in page else None
+
+    assert found == [REFUNDS, "skill://x/SKILL.md", "skill://y/SKILL.md", REFUNDS_OF_B, "skill://z/SKILL.md"]
 
 
 async def test_a_group_that_fails_costs_the_others_nothing_and_is_said_to_be_missing() -> None:

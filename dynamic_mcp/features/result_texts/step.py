@@ -42,9 +42,9 @@ class StripResults(Step):
 
     async def _strip(self, rules: ResultRules, next: Next, call: UpstreamRequest) -> Frame:
         answer = await next(call)
-        if call.is_about_skill or (call.method == "resources/read" and _uri(call).startswith(_PAGE)):
-            return answer
         payload = answer.error if len(answer.error) else answer.result
+        if payload is answer.result and _is_for_programs(call):
+            return answer
         if len(payload) <= MAX_BYTES_IN_LOOP:
             stripped = rules.strip(payload)
         else:
@@ -100,5 +100,8 @@ def _mark_task(task: Raw, rules: ResultRules) -> Raw:
     return task if marked is result else wire.with_member(task, marked, "result")
 
 
-def _uri(call: UpstreamRequest) -> str:
-    return wire.text((call.params or {}).get("uri")) or ""
+def _is_for_programs(call: UpstreamRequest) -> bool:
+    """Return whether a result is a skill or a file of one, whose digests are of its bytes, or a page of an app."""
+    if call.is_about_skill:
+        return True
+    return call.method == "resources/read" and (wire.text((call.params or {}).get("uri")) or "").startswith(_PAGE)

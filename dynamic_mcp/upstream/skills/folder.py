@@ -13,10 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 from stat import S_ISREG
+from typing import Any
 from urllib.parse import quote
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
+from dynamic_mcp.mcp import wire
 from dynamic_mcp.system.text import one_line, os_reason
 
 # Limits that every client supports (skills.mdx, section Limits), and those of what is read at once.
@@ -26,6 +28,7 @@ MAX_SKILLS = 2000
 MAX_DEPTH = 16
 MAX_ENTRIES = 100_000
 _MAX_FRONT_MATTER = 64 << 10
+_MAX_NESTING = 32
 _MAX_COMPLAINTS = 20
 _MAIN = "SKILL.md"
 _NAME = re.compile(r"(?!.*--)[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
@@ -44,10 +47,11 @@ class SkillFile(Struct, frozen=True):
 
 
 class Skill(Struct, frozen=True):
-    """A skill: its directory below the folder, its front matter, and all of its files; `SKILL.md` is the first."""
+    """A skill: its directory below the folder, its front matter as JSON, and its files; `SKILL.md` is the first."""
 
     path: str
-    front_matter: Mapping[str, object]
+    description: str
+    front_matter: Raw
     files: tuple[SkillFile, ...]
 
     @property
@@ -169,8 +173,8 @@ class _Reader:
         if size > MAX_BYTES:
             raise _Invalid(f"it has {size} bytes, of which clients accept {MAX_BYTES}")
         main, *_ = found
-        front_matter = _read_front_matter(root.rpartition("/")[2], found[main][0])
-        return Skill(root, front_matter, tuple(self._read_file(path, *found[path]) for path in found))
+        description, front_matter = _read_front_matter(root.rpartition("/")[2], found[main][0])
+        return Skill(root, description, front_matter, tuple(self._read_file(path, *found[path]) for path in found))
 
     def _read_file(self, path: str, file: Path, stamp: tuple[int, int, int]) -> SkillFile:
         digest = self._digests.get((file, stamp))
@@ -217,8 +221,8 @@ def digest_of(data: bytes) -> str:
     return f"sha256:{sha256(data).hexdigest()}"
 
 
-def _read_front_matter(name: str, file: Path) -> Mapping[str, object]:
-    """Return the front matter of a skill in a directory of this name. Raises _Invalid and OSError."""
+def _read_front_matter(name: str, file: Path) -> tuple[str, Raw]:
+    """Return the description and the front matter of a skill in this directory. Raises _Invalid and OSError."""
     with file.open("rb") as opened:
         start = opened.read(_MAX_FRONT_MATTER)
     match = _FRONT_MATTER.match(start)
@@ -232,27 +236,56 @@ def _read_front_matter(name: str, file: Path) -> Mapping[str, object]:
     description = front_matter.get("description")
     if not isinstance(description, str) or not description.strip() or len(description) > _MAX_DESCRIPTION:
         raise _Invalid(f"its front matter has no `description` of 1 to {_MAX_DESCRIPTION} characters")
-    return front_matter
+    return description, _encode(front_matter)
 
 
 def _parse(text: bytes) -> Mapping[str, object]:
     from ruamel.yaml import YAML
+    from ruamel.yaml.composer import Composer
     from ruamel.yaml.constructor import SafeConstructor
-    from ruamel.yaml.error import YAMLError
+    from ruamel.yaml.events import AliasEvent
+
+    class _Composer(Composer):
+        """Refuses aliases, of which a few can make gigabytes of JSON, and deep nesting, which takes minutes."""
+
+        depth = 0
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.parser.check_event(AliasEvent):
+                raise _Invalid("its front matter has a YAML alias; write out what it stands for")
+            if self.depth > _MAX_NESTING:
+                raise _Invalid("its front matter is nested too deeply")
+            self.depth += 1
+            node = super().compose_node(parent, index)
+            self.depth -= 1
+            return node
 
     class _Constructor(SafeConstructor):
         """Leaves dates the texts that they are in JSON, too."""
 
     _Constructor.add_constructor("tag:yaml.org,2002:timestamp", SafeConstructor.construct_yaml_str)
     yaml = YAML(typ="safe", pure=True)
+    yaml.Composer = _Composer
     yaml.Constructor = _Constructor
     try:
         found = yaml.load(text.decode())
-    except (YAMLError, ValueError, RecursionError) as exc:
+    except _Invalid:
+        raise
+    except Exception as exc:  # noqa: BLE001 - for odd texts the library raises more types than its own
         raise _Invalid(f"its front matter is not YAML: {one_line(str(exc), 200)}") from None
     if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
         raise _Invalid("its front matter is not a mapping")
     return found
+
+
+def _encode(front_matter: Mapping[str, object]) -> Raw:
+    try:
+        encoded = wire.encode(front_matter)
+    except (TypeError, ValueError, OverflowError, RecursionError) as exc:
+        raise _Invalid(f"its front matter cannot be JSON: {one_line(str(exc), 200)}") from None
+    if len(encoded) > _MAX_FRONT_MATTER:
+        raise _Invalid(f"its front matter is {len(encoded)} bytes of JSON, of which {_MAX_FRONT_MATTER} are allowed")
+    return Raw(encoded)
 
 
 def _directories(skills: Iterable[Skill]) -> Mapping[str, tuple[str, ...]]:

@@ -225,11 +225,7 @@ def _resource(file: SkillFile, skill: Skill | None = None) -> Mapping[str, objec
     kind = _kind_of(file)
     members = {"uri": uri_of(file.path), "name": file.path.rpartition("/")[2], "size": file.size}
     members |= {} if kind is None else {"mimeType": kind}
-    return (
-        members
-        if skill is None
-        else {**members, "name": skill.name, "description": skill.front_matter["description"]}
-    )
+    return members if skill is None else {**members, "name": skill.name, "description": skill.description}
 
 
 def _kind_of(file: SkillFile) -> str | None:

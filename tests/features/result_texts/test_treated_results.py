@@ -22,7 +22,7 @@ from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.upstream.any_link import AnyLink
 from dynamic_mcp.upstream.handshake import Era, ServerInfo
 from dynamic_mcp.upstream.link import LinkOwner
-from tests.fakes import FakeUpstream, Json, config_of, group_config, text_of, tool
+from tests.fakes import Error, FakeUpstream, Json, config_of, group_config, text_of, tool
 from tests.features.approvals.scene import ANSWERS, Scene, approving
 from tests.modern_client import ModernClient
 from tests.proxy.skill_upstreams import SkillUpstream, list_skills, read_text
@@ -114,6 +114,24 @@ async def test_pages_are_files_of_programs_and_stay() -> None:
         client = await on.join()
         answer = await client.request("resources/read", {"uri": uri})
         assert answer["result"]["contents"][0]["text"] == RED + HIDDEN
+
+
+@pytest.mark.parametrize(
+    ("method", "uri"),
+    [
+        ("skills/get", "skill://refunds/SKILL.md"),
+        ("resources/read", "skill://refunds/SKILL.md"),
+        ("resources/read", "ui://up/page"),
+    ],
+)
+async def test_errors_in_place_of_skills_and_pages_come_stripped(method: str, uri: str) -> None:
+    upstream = SkillUpstream("up", {"refunds": {}})
+    upstream.answers["resources/list"] = {"resources": [{"uri": "ui://up/page", "name": "page"}]}
+    upstream.answers[method] = Error(-32000, RED + HIDDEN)
+    async with treated(upstream, STRIP) as on:
+        client = await on.join()
+        await list_skills(client)
+        assert (await client.request(method, {"uri": uri}))["error"]["message"] == "redabc"
 
 
 async def test_images_and_blobs_stay_and_embedded_texts_do_not() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dynamic_mcp.mcp import wire
 from dynamic_mcp.upstream.skills import folder as limits
 from dynamic_mcp.upstream.skills.folder import read_folders, stamps_of
 from tests.upstream.skills.folders import write_skill
@@ -34,7 +35,7 @@ def test_front_matter_is_what_is_written_as_json(tmp_path: Path) -> None:
         "description: >-\n  Two\n  lines\nlicense: Apache-2.0\nmetadata: {version: 1.10, on: 2026-01-02, n: null}"
     )
     write_skill(tmp_path, "pdf", written)
-    assert read_folders([str(tmp_path)]).skills["pdf"].front_matter == {
+    assert wire.value(read_folders([str(tmp_path)]).skills["pdf"].front_matter) == {
         "name": "pdf",
         "description": "Two lines",
         "license": "Apache-2.0",
@@ -55,6 +56,11 @@ def test_a_skill_in_a_skill_is_one_of_its_own_and_its_files_are_of_both(tmp_path
     assert len(found.skills["outer/inner"].files) == 2
 
 
+def _with(more: str) -> str:
+    """Return a skill of which only this part of the front matter is wrong."""
+    return f"---\nname: bad\ndescription: d\n{more}\n---\n"
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -68,6 +74,14 @@ def test_a_skill_in_a_skill_is_one_of_its_own_and_its_files_are_of_both(tmp_path
         ("---\n[1, 2]\n---\n", "not a mapping"),
         ("---\na: [\n---\n", "not YAML"),
         ("---\n? !!python/object:os.system x\n---\n", ""),
+        (_with("a: {true: 1}"), "cannot be JSON"),
+        (_with("a:\n  ? [1]\n  : 2"), "cannot be JSON"),
+        (_with('a: "\\ud800"'), "cannot be JSON"),
+        (_with('a: "' + "\\a" * 20_000 + '"'), "bytes of JSON"),
+        (_with("a: " + "[" * 30_000), "nested too deeply"),
+        (_with("a: &a [*a]"), "a YAML alias"),
+        (_with("a: &a {b: 1}\nc: {<<: *a}"), "a YAML alias"),
+        (_with("\n".join(f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 10) if n else 'x'}]" for n in range(9))), "alias"),
     ],
 )
 def test_an_invalid_skill_is_left_out_by_itself_and_the_reason_is_said(tmp_path: Path, text: str, why: str) -> None:
@@ -127,7 +141,7 @@ def test_of_two_skills_with_one_path_that_of_the_earlier_folder_counts(tmp_path:
     write_skill(tmp_path / "a", "pdf", "description: of a")
     write_skill(tmp_path / "b", "pdf", "description: of b")
     found = read_folders([str(tmp_path / "a"), str(tmp_path / "b")])
-    assert found.skills["pdf"].front_matter["description"] == "of a"
+    assert found.skills["pdf"].description == "of a"
     assert "second skill `pdf`" in found.complaints[0]
 
 
