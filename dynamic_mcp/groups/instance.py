@@ -55,6 +55,8 @@ FIND_WITHIN_S = 10.0
 # An idle link whose server waits for a person is looked at again after this.
 _LOOK_AGAIN_S = 1.0
 _TOOLS = ListKind.TOOLS
+# What may return a skill, or a file of one.
+_OF_SKILLS = ("resources/read", "resources/directory/read", "skills/get")
 # What says nothing of the server: the request was not sent.
 _REFUSALS = (AccessDenied, ApprovalNeeded, DefinitionHeld, MethodNotAllowed, MissingScope, NotFound)
 
@@ -262,8 +264,11 @@ class Instance:
                     self._owner.recheck(caller, method, params)
                 if (gate := self._owner.admission.gate) is not None:
                     reader = self._reader
-                    if method == "tools/call" and _TOOLS not in reader.read_at and reader.is_new(_TOOLS):
-                        await self._learn_tools()
+                    if method == "tools/call":
+                        if _TOOLS not in reader.read_at and reader.is_new(_TOOLS):
+                            await self._learn(_TOOLS)
+                    elif method in _OF_SKILLS and reader.is_new(ListKind.SKILLS):
+                        await self._learn(ListKind.SKILLS)
                     if not gate.holds_none(self._catalog.current):
                         if gate.is_behind:
                             await gate.catch_up()
@@ -330,11 +335,11 @@ class Instance:
             await self._reader.wait()
         return await self.learn_catalog(client, kinds)
 
-    async def _learn_tools(self) -> None:
-        """Wait for the tools of a new link, but not long if the server does not answer."""
+    async def _learn(self, kind: ListKind) -> None:
+        """Wait for a list of a new link, but not long if the server does not answer."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FIND_WITHIN_S):
-                while self._reader.is_new(ListKind.TOOLS):
+                while self._reader.is_new(kind):
                     await self._reader.wait()
 
     async def _wait_for_link(self, client: Client | None) -> AnyLink:

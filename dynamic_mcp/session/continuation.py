@@ -40,6 +40,7 @@ _REPEATABLE = frozenset(
         "resources/list",
         "resources/templates/list",
         "prompts/list",
+        "skills/list",
         _LEVEL,
         _SUBSCRIBE,
         _UNSUBSCRIBE,

@@ -11,6 +11,8 @@ from tests.history.harness import Apart, Host, Line, MemoryUpstream, Send, conne
 from tests.history.record import NOWHERE, RESULT_URI, Json, parse
 
 Routed = Iterable[tuple[int, bytes]]
+# Takes a line of a client, and returns what the proxy gets instead.
+Rewrite = Callable[[bytes], bytes]
 # Takes a line to a session, and returns which lines go to which sessions instead.
 Route = Callable[["Misrouted", int, bytes], Routed]
 
@@ -18,12 +20,12 @@ Route = Callable[["Misrouted", int, bytes], Routed]
 class Misrouted:
     """A host whose lines to clients take another way. Sessions are numbered as they come."""
 
-    def __init__(self, host: Host, route: Route, *, rename: bytes = b"") -> None:
+    def __init__(self, host: Host, route: Route, *, rewrite: Rewrite | None = None) -> None:
         self.memory: dict[str, Json] = {}
         self.open_sessions: set[int] = set()
         self._host = host
         self._route = route
-        self._rename = rename
+        self._rewrite = rewrite
         self._takes: list[Send] = []
 
     async def open(self, take: Send) -> Line:
@@ -31,7 +33,7 @@ class Misrouted:
         self._takes.append(take)
         self.open_sessions.add(number)
         line = await self._host.open(lambda line, came=NOWHERE, /: self._pass(number, line))
-        return _MisroutedLine(self, number, line, self._rename)
+        return _MisroutedLine(self, number, line, self._rewrite)
 
     async def close(self) -> None:
         await self._host.close()
@@ -46,18 +48,14 @@ class Misrouted:
 
 
 class _MisroutedLine:
-    def __init__(self, host: Misrouted, number: int, line: Line, rename: bytes) -> None:
+    def __init__(self, host: Misrouted, number: int, line: Line, rewrite: Rewrite | None) -> None:
         self._host = host
         self._number = number
         self._line = line
-        self._rename = rename
+        self._rewrite = rewrite
 
     def send(self, line: bytes) -> None:
-        if self._rename and b'"initialize"' in line:
-            message = parse(line)
-            message["params"]["clientInfo"]["name"] = self._rename.decode()
-            line = json.dumps(message).encode()
-        self._line.send(line)
+        self._line.send(self._rewrite(line) if self._rewrite else line)
 
     async def close(self) -> list[weakref.ref[object]]:
         self._host.open_sessions.discard(self._number)
@@ -149,6 +147,20 @@ def _with_results_of_others(host: Misrouted, number: int, line: bytes) -> Routed
     yield number, line
 
 
+def _with_answers_of_others(member: str) -> Route:
+    """Give each answer with this member to the next request that is answered with one."""
+
+    def route(host: Misrouted, number: int, line: bytes) -> Routed:
+        message = parse(line)
+        if member in message.get("result", {}):
+            before = host.memory.get(member, message["result"])
+            host.memory[member] = message["result"]
+            line = json.dumps({**message, "result": before}).encode() + b"\n"
+        yield number, line
+
+    return route
+
+
 def _with_withdrawals(host: Misrouted, number: int, line: bytes) -> Routed:
     yield number, line
     if b'"method":"elicitation/create"' in line:
@@ -172,8 +184,41 @@ MISROUTES: dict[str, tuple[Route, str]] = {
     "tasks of others in the list": (_with_every_task, "TASK"),
     "errors that tell": (_with_the_error_of_a_stranger, "TELLTALE"),
     "questions with one id": (_with_one_id_for_questions, "QUESTION_ID"),
+    "skills of others": (_with_answers_of_others("skill"), "FOREIGN"),
+    "pages of others": (_with_answers_of_others("contents"), "FOREIGN"),
     "kept results for everybody": (_with_results_of_others, "ANSWER"),
     "questions withdrawn that were not asked": (_with_withdrawals, "CANCELLED_UNASKED"),
+}
+
+
+def rename_client(line: bytes) -> bytes:
+    """Greet as another client."""
+    if b'"initialize"' not in line:
+        return line
+    message = parse(line)
+    message["params"]["clientInfo"]["name"] = "somebody"
+    return json.dumps(message).encode()
+
+
+def _replace(old: bytes, new: bytes) -> Rewrite:
+    def rewrite(line: bytes) -> bytes:
+        return line.replace(old, new)
+
+    return rewrite
+
+
+# Before servers `a` and `b`.
+REWRITES: dict[str, tuple[Rewrite, str]] = {
+    "pages of another server": (_replace(b'"ui://a+', b'"ui://b+'), "ORIGIN"),
+    "skills of another server": (_replace(b'"skill://shared', b'"skill://b/shared'), "ORIGIN"),
+    "lists of one server": (
+        _replace(b'"skills/list", "params": {', b'"skills/list", "params": {"group": "a", '),
+        "ORIGIN",
+    ),
+    "tools of apps for everybody": (
+        _replace(b'"roots": {}', b'"roots": {}, "extensions": {"io.modelcontextprotocol/ui": {}}'),
+        "NOT_OPENED",
+    ),
 }
 
 

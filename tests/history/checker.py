@@ -6,7 +6,8 @@ It knows nothing of how a proxy works. It reads what the sessions and the instan
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tests.history.record import (
@@ -24,7 +25,9 @@ from tests.history.record import (
     answers,
     is_interrupted,
     nonces_in,
+    origins_in,
     parse,
+    uris_in,
 )
 from tests.history.stream_checker import Streams
 from tests.history.upstream_checker import Instance, SessionFacts, askable_of, judge_instances
@@ -32,6 +35,7 @@ from tests.history.violations import Rule, Violation, show
 
 __all__ = ["Rule", "Violation", "is_waiting_for_upstreams", "judge", "show"]
 
+UI = "io.modelcontextprotocol/ui"
 # What an upstream hears of a moment after a session is over.
 _SETTLES = (Rule.NOT_CANCELLED, Rule.NOT_UNSUBSCRIBED, Rule.OUTLIVES)
 # What a daemon serves anew that another one has left unanswered.
@@ -43,6 +47,7 @@ _REPEATABLE = frozenset(
         "resources/list",
         "resources/templates/list",
         "prompts/list",
+        "skills/list",
         "logging/setLevel",
         "resources/subscribe",
         "resources/unsubscribe",
@@ -107,6 +112,8 @@ def judge(events: Sequence[Event]) -> list[Violation]:
             if event.party.partition(" of ")[2] in dead:  # which is heard of a little later than it happens
                 instance.lose_daemon()
             wrong += (Violation(rule, event.party, text, at) for rule, text in instance.take(event))
+            if _is_of_unopened_app(event, sessions):
+                wrong.append(Violation(Rule.NOT_OPENED, event.party, _shown(event.line), at))
     for session in sessions.values():
         wrong += (Violation(rule, session.name, text) for rule, text in session.end())
     wrong += _judge_twins(sessions.values())
@@ -120,6 +127,14 @@ def is_waiting_for_upstreams(events: Sequence[Event]) -> bool:
     return any(violation.rule in _SETTLES for violation in judge(events))
 
 
+def _is_of_unopened_app(event: Event, sessions: Mapping[str, Session]) -> bool:
+    """Tell whether an upstream got a call of what only apps may call, from a session that has none of it."""
+    if event.kind is not Kind.GOT or b'"refresh"' not in event.line:
+        return False
+    group = event.party.partition("#")[0]
+    return not all(group in sessions[nonce.session].apps for nonce in nonces_in(event.line))
+
+
 Found = Iterator[tuple[Rule, str]]
 
 
@@ -131,8 +146,10 @@ class Session:
         self.client = ""
         self.askable = frozenset[str]()
         self.is_closed = False
+        self.apps: set[str] = set()  # the servers whose pages a client that shows some has got
         self.requests: dict[str, _Request] = {}
         self.errors: dict[Nonce, tuple[Operation, Json, int]] = {}
+        self._shows_apps = False
         self._has_left_in_order = False
         self._part = b""
         self._streams = Streams()
@@ -211,6 +228,7 @@ class Session:
                 self._tokens[_key(operation.token)] = request
         if method == "initialize":
             self.askable = askable_of(params)
+            self._shows_apps = UI in params.get("capabilities", {}).get("extensions", {})
         elif method == "notifications/cancelled":
             self.requests[_key(params["requestId"])].is_cancelled = True
         elif method == "resources/subscribe":
@@ -335,7 +353,8 @@ class Session:
         yield from self._be_served(request)
         is_stale = operation.about is not None and self._is_of_dead_daemon(operation.about)
         is_error = "error" in message or message["result"].get("isError") is True
-        if is_stale and is_error:
+        is_forgotten = operation.after is not None and self._is_of_dead_daemon(operation.after)
+        if (is_stale and is_error) or (is_forgotten and is_error is not (operation.expect is Expect.ERROR)):
             return
         if is_error is not (operation.expect is Expect.ERROR):
             yield Rule.ANSWER, f"to {operation.name} must be {operation.expect}: {_shown(line)}"
@@ -349,9 +368,28 @@ class Session:
             yield Rule.ANSWER, f"to {operation.name} must carry {wanted}: {_shown(line)}"
         if "refused" in line.decode() and operation.name == "ask" and not operation.may_be_refused:
             yield Rule.REFUSED, _shown(line)
+        yield from self._judge_origin(request, message["result"], line)
         if request.method == "resources/unsubscribe":
             self._uris.discard(request.params["uri"])
         yield from self._judge_tasks_in(request, message["result"], line)
+
+    def _judge_origin(self, request: _Request, result: Json, line: bytes) -> Found:
+        wanted = request.operation.origins
+        if wanted is None:
+            return
+        found = Counter(origins_in(line))
+        # a group that is slow to tell what it has is left out for a while
+        may_lack = request.method == "tools/list" or "dynamic-mcp/missing" in result.get("_meta", {})
+        if not (found <= Counter(wanted) if may_lack else found == Counter(wanted)):
+            yield Rule.ORIGIN, f"{request.operation.name} must be of {wanted}: {_shown(line)}"
+        subject = str(request.params.get("uri", "")).removesuffix("/SKILL.md")
+        if any(not uri.startswith(subject) for uri in uris_in(result)):
+            yield Rule.ORIGIN, f"{subject} was asked for: {_shown(line)}"
+        listed = [entry["uri"] for entry in result.get("skills", [])]
+        if len(listed) > len({*listed}):
+            yield Rule.TWICE, _shown(line)
+        if self._shows_apps and subject.startswith("ui://"):
+            self.apps |= found.keys()
 
     def _is_of_dead_daemon(self, nonce: Nonce) -> bool:
         return any(each.sent_after < self._kills for each in self.requests.values() if each.operation.nonce == nonce)

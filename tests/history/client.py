@@ -24,6 +24,7 @@ from tests.history.record import (
 )
 
 CAPABILITIES: Json = {"sampling": {}, "elicitation": {}, "roots": {}}
+_APPS: Json = {"extensions": {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}}}
 
 
 class RequestInterrupted(Exception):
@@ -33,8 +34,11 @@ class RequestInterrupted(Exception):
 class Client:
     """One session of a run. Its ids and tokens count from one, as those of every other."""
 
-    def __init__(self, history: History, name: str, client: str, patience_s: float) -> None:
+    def __init__(
+        self, history: History, name: str, client: str, patience_s: float, *, shows_apps: bool = False
+    ) -> None:
         self.name = name
+        self.shows_apps = shows_apps
         self.client = client
         self.is_closed = False
         self.updates: list[str] = []
@@ -53,8 +57,9 @@ class Client:
         self._history.open(self.name, self.client, is_session=True)
         self._line = await host.open(self._take)
         about = {"protocolVersion": "2025-11-25", "clientInfo": {"name": self.client, "version": "1"}}
+        capabilities = {**CAPABILITIES, **(_APPS if self.shows_apps else {})}
         await self.request(
-            self.operation("initialize", Expect.RESULT), "initialize", {**about, "capabilities": CAPABILITIES}
+            self.operation("initialize", Expect.RESULT), "initialize", {**about, "capabilities": capabilities}
         )
         self._write({"method": "notifications/initialized"})
 

@@ -16,6 +16,8 @@ from tests.history.workload import ALL, Life, Plan, Run, describe, settle
 
 _SETTLES_WITHIN_S = 10.0
 _LAST_CALLS = 3
+# The clients of this name show apps: all of one name are alike, so that the first ones tell what is shared.
+SHOWS_APPS = "two"
 SHARED, PRIVATE = ("a",), ("own",)
 
 
@@ -94,7 +96,13 @@ class Crowd:
             leave = self._coming.pop() if self._coming else Leave.TERMINATED
             self._number += 1
             name = ("one", "two", "three")[slot % 3]
-            client = Client(self._history, f"{self._plan.name}{slot}x{self._number}", name, self._plan.patience_s)
+            client = Client(
+                self._history,
+                f"{self._plan.name}{slot}x{self._number}",
+                name,
+                self._plan.patience_s,
+                shows_apps=name == SHOWS_APPS,
+            )
             self._windows.leave = leave
             await client.open(self._host)
             await Life(self._run, client, choose).live()

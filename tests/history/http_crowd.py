@@ -15,6 +15,7 @@ from pathlib import Path
 from dynamic_mcp.config.resolved import Program
 from tests.history.checker import Rule, Violation, judge
 from tests.history.client import Client
+from tests.history.crowd import SHOWS_APPS
 from tests.history.harness import journal
 from tests.history.http_program import HttpProgram, serving, write_config
 from tests.history.http_sessions import HttpSessions, Leave
@@ -101,7 +102,8 @@ class HttpCrowd:
             self.leaves[leave] += 1
 
     def _client(self, number: str, name: str) -> Client:
-        return Client(self._history, f"{self._plan.name}{number}", name, self._plan.patience_s)
+        name_here, shows_apps = f"{self._plan.name}{number}", name == SHOWS_APPS
+        return Client(self._history, name_here, name, self._plan.patience_s, shows_apps=shows_apps)
 
     async def warm_up(self) -> None:
         """Let a client of each name call each server, so that all shared instances are there.

@@ -6,6 +6,8 @@ It advances its running calls in turns, in an order of its own, so that many are
 questions and of tasks count from one, so those of two instances are equal; only tasks of `hold` have ids that nobody
 else has. To JOURNAL_PORT of 127.0.0.1 go the id of the process that has started it, and then every line that it gets
 and sends, after `<` or `>`; a connection that ends there is the end of the process.
+
+Its skills and the page of its app have the URIs of those of every other nonce server; each says whose it is.
 """
 
 from __future__ import annotations
@@ -36,8 +38,13 @@ CAPABILITIES: Json = {
     "completions": {},
     "logging": {},
     "tasks": {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}},
+    "extensions": {"io.modelcontextprotocol/skills": {"directoryRead": True}},
 }
+PAGE = "ui://app/page"
+# One path reads as a skill of group `b`.
+SKILLS = ("shared", "b/shared")
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+_DIGEST = f"sha256:{hashlib.sha256(b'x').hexdigest()}"
 RELATED = "io.modelcontextprotocol/related-task"
 
 
@@ -60,9 +67,19 @@ class NonceServer:
     def __init__(self, name: str, write: Write) -> None:
         self.name = name
         self.level = "debug"
+        self.origin = f"origin-{name}-"
+        self._skills = [self._skill(path) for path in SKILLS]
+        self._files = {PAGE, *(file["uri"] for skill in self._skills for file in skill["resources"])}
         self.lists: dict[str, list[Json]] = {
-            "tools": [_tool(each) for each in ("echo", "work", "hold", "ask", "big", "update", "say")],
-            "resources": [{"uri": f"{name}://shared", "name": "shared"}],
+            "tools": [
+                *(_tool(each) for each in ("echo", "work", "hold", "ask", "big", "update", "say")),
+                {**_tool("show"), "description": self.origin, "_meta": {"ui": {"resourceUri": PAGE}}},
+                {**_tool("refresh"), "description": self.origin, "_meta": {"ui": {"visibility": ["app"]}}},
+            ],
+            "resources": [
+                {"uri": f"{name}://shared", "name": "shared"},
+                {"uri": PAGE, "name": "page", "description": self.origin},
+            ],
             "prompts": [{"name": f"greet_{name}", "arguments": [{"name": "nonce"}]}],
         }
         self._write = write
@@ -80,7 +97,10 @@ class NonceServer:
             "resources/templates/list": lambda _: {
                 "resourceTemplates": [{"uriTemplate": f"{name}://item/{{id}}", "name": "item"}]
             },
-            "resources/read": lambda params: {"contents": [{"uri": params["uri"], "text": params["uri"]}]},
+            "resources/read": self._read,
+            "resources/directory/read": self._read_directory,
+            "skills/list": self._list_skills,
+            "skills/get": self._get_skill,
             "resources/subscribe": self._subscribe,
             "resources/unsubscribe": self._unsubscribe,
             "prompts/list": lambda _: {"prompts": self.lists["prompts"]},
@@ -160,6 +180,10 @@ class NonceServer:
         yield ""
         self._text(id, nonce)
 
+    def _run_refresh(self, id: int, nonce: str, params: Json) -> Running:
+        yield ""
+        self._text(id, f"{nonce} {self.origin}")
+
     def _run_work(self, id: int, nonce: str, params: Json) -> Running:
         """Report progress and log, a step a turn."""
         for step in range(1, params["arguments"]["steps"] + 1):
@@ -224,6 +248,38 @@ class NonceServer:
             text = {"type": "text", "text": f"{task.nonce} {task.status}"}
             self._result(id, {"content": [text], "_meta": {RELATED: {"taskId": task.id}}})
 
+    # --- skills and pages ------------------------------------------------------------------------------
+
+    def _skill(self, path: str) -> Json:
+        root = f"skill://{path}"
+        files = [{"uri": f"{root}/{name}", "digest": _DIGEST, "size": 1} for name in ("SKILL.md", "notes/one.md")]
+        about = {"name": path.rpartition("/")[2], "description": self.origin}
+        return {"uri": files[0]["uri"], "frontmatter": about, "resources": files}
+
+    def _list_skills(self, params: Json) -> Json:
+        """Return one a page."""
+        at = int((params or {}).get("cursor", 0))
+        more = {"nextCursor": str(at + 1)} if at + 1 < len(self._skills) else {}
+        return {"skills": self._skills[at : at + 1], **more}
+
+    def _get_skill(self, params: Json) -> Json:
+        found = {skill["uri"]: skill for skill in self._skills}
+        return {"skill": found[params["uri"]], "_meta": _nonce_of(params)}
+
+    def _read(self, params: Json) -> Json:
+        uri = params["uri"]
+        if uri not in self._files:
+            raise KeyError(uri)
+        return {"contents": [{"uri": uri, "text": self.origin}], "_meta": _nonce_of(params)}
+
+    def _read_directory(self, params: Json) -> Json:
+        below = f"{params['uri']}/"
+        names = {uri.removeprefix(below).partition("/")[0] for uri in self._files if uri.startswith(below)}
+        if not names:
+            raise KeyError(params["uri"])
+        children = [{"uri": f"{below}{name}", "name": name} for name in sorted(names)]
+        return {"resources": children, "_meta": {**_nonce_of(params), "origin": self.origin}}
+
     # --- the rest --------------------------------------------------------------------------------------
 
     def _initialize(self, params: Json) -> Json:
@@ -281,6 +337,10 @@ class NonceServer:
 def _tool(name: str) -> Json:
     tool = {"name": name, "description": f"Does {name}.", "inputSchema": {"type": "object"}}
     return {**tool, "execution": {"taskSupport": "optional"}}
+
+
+def _nonce_of(params: Json) -> Json:
+    return {"nonce": params.get("_meta", {}).get("nonce", "")}
 
 
 def _message(text: str) -> Json:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 Json = Any  # whatever JSON a peer wrote
 
 NONCE = re.compile(rb"nonce-(\w+)-(\d+)-")
+# The mark of the server that wrote something.
+ORIGIN = re.compile(rb"origin-(\w+)-")
 # What the error says that answers a request which was in flight when the daemon died.
 INTERRUPTED = "may have run, and was not sent again"
 RESULT_URI = re.compile(r"dynamic-mcp://results/[0-9a-f]+")
@@ -77,6 +79,9 @@ class Operation:
     token: int | None = None
     logs: int = 0  # how many log lines must have arrived when the answer has
     steps: int = 0  # and how much progress
+    # The servers whose marks the answer carries, each as often as it is here; that of a list may lack some.
+    origins: tuple[str, ...] | None = None
+    after: Nonce | None = None  # the request without which it is refused, which a dead daemon has forgotten
     may_be_refused: bool = False  # a question of it may be refused
     may_be_left: bool = False  # it needs no answer once its session's input has ended
     subject: str = ""
@@ -171,6 +176,23 @@ class History:
 def nonces_in(line: bytes) -> set[Nonce]:
     """Return every nonce in a line."""
     return {Nonce(session.decode(), int(number)) for session, number in NONCE.findall(line)}
+
+
+def origins_in(line: bytes) -> list[str]:
+    """Return the servers whose marks are in a line, one for each mark."""
+    return [name.decode() for name in ORIGIN.findall(line)]
+
+
+def uris_in(data: Json) -> Iterator[str]:
+    """Yield every URI of an answer."""
+    match data:
+        case dict():
+            yield from (uri for uri in (data.get("uri"),) if isinstance(uri, str))
+            for member in data.values():
+                yield from uris_in(member)
+        case list():
+            for each in data:
+                yield from uris_in(each)
 
 
 def is_interrupted(message: dict[str, Json]) -> bool:

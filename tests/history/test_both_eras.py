@@ -16,11 +16,13 @@ from tests.history.harness import MemoryUpstream, Shared, group, memory_proxy, r
 from tests.history.modern_client import BreakLine, Mixed, ModernShared, as_it_is
 from tests.history.record import History, Json, parse
 from tests.history.seeds import SEEDS
-from tests.history.workload import Plan, Run
+from tests.history.workload import EXTENSIONS, Plan, Run
 
 GROUPS = ("a", "b")
 # A modern client has no tasks of legacy servers.
-DOES = ("echo", "work", "ask", "late", "big", "subscribe", "prompt", "complete", "search", "cancel")
+DOES = ("echo", "work", "ask", "late", "big", "subscribe", "prompt", "complete", "search", "cancel", *EXTENSIONS)
+# A name that is not known is looked for in lists that are read again, but not all the time.
+DOES_AT_ONCE = tuple(each for each in DOES if each != "no app")
 # What a server over stdio must not do for its clients to go on sharing it.
 QUIET = tuple(each for each in DOES if each not in ("ask", "late"))
 
@@ -70,9 +72,9 @@ async def test_what_comes_in_the_stream_of_a_call_belongs_to_that_call(seed: int
 
 # --- what is broken ----------------------------------------------------------------------------------------
 
-PLAN = Plan(7, GROUPS, slots=6, does=DOES, may_refuse=False, must_log=True)
+PLAN = Plan(7, GROUPS, slots=6, operations=14, does=DOES, may_refuse=False, must_log=True)
 # None of it waits for what the breaks take away; what is late on a busy machine is reported beside what is broken.
-BROKEN = replace(PLAN, patience_s=0.5)
+BROKEN = replace(PLAN, does=DOES_AT_ONCE, patience_s=0.5)
 
 
 _SWAPPED = 20
@@ -96,6 +98,20 @@ def _swap_questions() -> BreakLine:
         kept.append(message["result"]["inputRequests"])
         message["result"]["inputRequests"] = kept[-2] if len(kept) > 1 else kept[-1]
         return [(number, json.dumps(message).encode())]
+
+    return break_line
+
+
+def _of_the_one_before(member: str) -> BreakLine:
+    """Give each answer with this member to the next request that is answered with one."""
+    kept: list[Json] = []
+
+    def break_line(number: int, line: bytes) -> list[tuple[int, bytes]]:
+        message = parse(line)
+        if member not in message.get("result", {}):
+            return [(number, line)]
+        kept.append(message["result"])
+        return [(number, json.dumps({**message, "result": kept[max(len(kept) - 2, 0)]}).encode())]
 
     return break_line
 
@@ -125,6 +141,8 @@ BREAKAGES = {
     "questions of another call": (_swap_questions(), Rule.FOREIGN),
     "progress to another client": (_to_another(b"notifications/progress"), Rule.FOREIGN),
     "log messages to another client": (_to_another(b"notifications/message"), Rule.FOREIGN),
+    "pages of another call": (_of_the_one_before("contents"), Rule.FOREIGN),
+    "skills of another call": (_of_the_one_before("skill"), Rule.FOREIGN),
     "answers that ask are lost": (_lose(b'"input_required"'), Rule.UNANSWERED),
     "log messages are lost": (_lose(b"notifications/message"), Rule.LOST_LOG),
 }

@@ -18,11 +18,11 @@ from tests.history.modern_http import ModernHttpSessions
 from tests.history.modern_upstream import ModernNonceHttp
 from tests.history.record import History, Kind
 from tests.history.seeds import SEEDS
-from tests.history.workload import Plan, Run
+from tests.history.workload import EXTENSIONS, Plan, Run
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
 
-DOES = ("echo", "work", "ask", "late", "big", "subscribe", "prompt", "complete", "search", "cancel")
+DOES = ("echo", "work", "ask", "late", "big", "subscribe", "prompt", "complete", "search", "cancel", *EXTENSIONS)
 REMOTE = ("c", "web", "modern")
 
 
@@ -32,12 +32,14 @@ async def test_nothing_crosses_between_clients_of_both_eras_over_http(tmp_path: 
     plan = Plan(
         seed,
         ("a", "b", *REMOTE),
+        unused=("own",),
         slots=10,
         does=DOES,
         must_update=True,
         patience_s=20.0,
         private=("web", "modern"),
         cancels_late=REMOTE,
+        knows_sessions=False,
         leaves_questions=False,  # a client without a session cannot say that it will not come back
     )
     async with (

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.history.checker import Rule, judge, show
+from tests.history.checker import UI, Rule, judge, show
 from tests.history.record import ABRUPTLY, INPUT_ENDED, Event, Expect, Json, Kind, Nonce, Operation
 from tests.history.story import ONE, PROGRESS, TWO, Story, message
 
@@ -39,6 +39,33 @@ def _subscribed() -> Story:
     nonce = Nonce("one", 2)
     story = Story().asks(nonce, method="resources/subscribe", params={"uri": "a://x"}, expect=Expect.RESULT)
     return story.is_answered(nonce, {})
+
+
+def _app(*, reads: str) -> Story:
+    """Return a story of a client that shows apps, reads a page of this server, and calls what is for apps of `up`."""
+    capabilities: Json = {"extensions": {UI: {}}}
+    story = Story().sends("one", id=0, method="initialize", params={"capabilities": capabilities})
+    facts: Json = {"method": "resources/read", "params": {"uri": "ui://x"}, "origins": (reads,)}
+    story.asks(ONE, **facts).is_answered(ONE, _page(ONE, "ui://x", reads))
+    call = Nonce("one", 2)
+    return story.asks(call, params={"name": "refresh"}).is_answered(call)
+
+
+def _page(nonce: Nonce, uri: str, server: str) -> Json:
+    return {"contents": [{"uri": uri, "text": f"origin-{server}-"}], "_meta": {"nonce": str(nonce)}}
+
+
+def _read(result: Json) -> Story:
+    """Return a story of a page of server `a` that is read, and answered so."""
+    story = Story().asks(ONE, method="resources/read", params={"uri": "ui://x"}, origins=("a",))
+    return story.is_answered(ONE, result)
+
+
+def _skills(*listed: tuple[str, str], **members: Json) -> Story:
+    """Return a story of a list of the skills of servers `a` and `b`: these servers, and their URIs."""
+    entries = [{"uri": uri, "about": f"origin-{server}-"} for server, uri in listed]
+    story = Story().asks(ONE, method="skills/list", origins=("a", "b"), expect=Expect.RESULT)
+    return story.is_answered(ONE, {"skills": entries, **members})
 
 
 def _with_task() -> Story:
@@ -97,6 +124,13 @@ def _heard_of_late(parent: int) -> Story:
     late = [replace(event, party=f"up of {parent}") for event in (*upstream, Event("up", Kind.CLOSED))]
     story.events = [*others, Event("daemon 7", Kind.KILLED), *late]
     return story
+
+
+def test_a_list_may_lack_a_server_that_it_says_is_missing_and_an_app_may_call_its_own_server() -> None:
+    assert _skills(("a", "x"), _meta={"dynamic-mcp/missing": {"b": "not connected yet"}}).rules == []
+    assert _skills(("a", "x"), ("b", "y")).rules == []
+    assert _read(_page(ONE, "ui://x", "a")).rules == []
+    assert _app(reads="up").rules == []
 
 
 def test_an_upstream_of_a_dead_daemon_need_not_have_heard_all() -> None:
@@ -205,6 +239,18 @@ WRONG: dict[str, tuple[Story, Rule]] = {
         .asks(ONE)
         .is_answered(ONE),
         Rule.GREETING,
+    ),
+    "a page of another server": (_read(_page(ONE, "ui://x", "b")), Rule.ORIGIN),
+    "a page of two servers": (_read(_page(ONE, "ui://x", "a-origin-b")), Rule.ORIGIN),
+    "a page of no server": (_read({"text": str(ONE)}), Rule.ORIGIN),
+    "another page": (_read(_page(ONE, "ui://y", "a")), Rule.ORIGIN),
+    "a list without a server": (_skills(("a", "x")), Rule.ORIGIN),
+    "a list with a skill twice": (_skills(("a", "x"), ("b", "y"), ("b", "z")), Rule.ORIGIN),
+    "a list with two skills of one URI": (_skills(("a", "x"), ("b", "x")), Rule.TWICE),
+    "a call for an app of another server": (_app(reads="b"), Rule.NOT_OPENED),
+    "a call for an app by a client that shows none": (
+        Story().asks(ONE, params={"name": "refresh"}).is_answered(ONE),
+        Rule.NOT_OPENED,
     ),
     "a reply of another client": (
         Story().upstream_asks(1, TWO).upstream_gets(id=1, result={"roots": [str(ONE)]}),

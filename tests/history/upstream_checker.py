@@ -10,7 +10,10 @@ from tests.history.record import Event, Json, Kind, Nonce, nonces_in, parse
 from tests.history.violations import Rule, Violation
 
 Found = Iterator[tuple[Rule, str]]
-_CALLS = ("tools/call", "prompts/get", "completion/complete")
+_CALLS = (
+    *("tools/call", "prompts/get", "completion/complete"),
+    *("resources/read", "resources/directory/read", "skills/get"),
+)
 # Who an upstream is greeted as that clients of several names share, and what it can ask clients.
 _COMMON = "dynamic-mcp"
 _ASKABLE = frozenset(("elicitation", "roots", "sampling"))

@@ -17,6 +17,8 @@ class Rule(StrEnum):
 
     FOREIGN = "a session got the nonce of another"
     ANSWER = "an answer is not the one that its request must have"
+    ORIGIN = "an answer is of another server than it must be, or of none"
+    NOT_OPENED = "an upstream was called for an app that this session has not opened"
     UNANSWERED = "a request was never answered"
     TOKEN = "progress on nothing that this session has in flight"
     TWICE = "a log line, or progress, came twice"

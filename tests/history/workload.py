@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import json
 import math
 import random
 import weakref
@@ -14,8 +15,9 @@ from dataclasses import dataclass, replace
 from tests.history.checker import Rule, Violation, is_waiting_for_upstreams, judge, show
 from tests.history.client import Client, RequestInterrupted
 from tests.history.harness import Host
+from tests.history.nonce_server import SKILLS
 from tests.history.patience import patience
-from tests.history.record import RESULT_URI, Expect, History, Json, Nonce, Operation
+from tests.history.record import RESULT_URI, Expect, History, Json, Nonce, Operation, origins_in
 
 # How often an update is tried again that a kill may have kept from a session, and how long one may take.
 _UPDATE_TRIES, _UPDATE_WITHIN_S = 10, 2.0
@@ -23,24 +25,31 @@ _UPDATE_TRIES, _UPDATE_WITHIN_S = 10, 2.0
 _LATER_BY, _LATER_S = 200, 0.5
 QUESTIONS = ("sampling/createMessage", "elicitation/create", "roots/list")
 RUNS_WITHIN_S = 100.0
-# How long upstreams have between two looks at what they have heard.
+# The time between two looks at what upstreams have heard, and at lists that lack a group.
 _LOOK_EVERY_S = 0.1
-ALL = ("echo", "work", "ask", "big", "task", "subscribe", "prompt", "complete", "search", "cancel", "probe", "tasks")
+EXTENSIONS = ("skill", "app", "no app")
+ALL = (
+    *("echo", "work", "ask", "big", "task", "subscribe", "prompt", "complete", "search", "cancel", "probe", "tasks"),
+    *EXTENSIONS,
+)
 
 
 @dataclass(frozen=True)
 class Plan:
     """How large a run is, and what must hold in it. `slots` sessions are there at a time.
 
+    `unused` are groups of the config that no session calls.
     `may_refuse` where an upstream may not learn what a client answers, because nobody knows whom it asks;
     `must_log` and `must_update` where every log line and every update must come, since all know whose it is.
     `private` are groups with an instance for each session: where there are some, only these ask, and refuse nothing.
     Of `cancels_late` calls are cancelled only once they have arrived: nothing orders two requests of HTTP.
+    `knows_sessions` where a client is the session that it comes in, and not all those who say the same name.
     `leaves_calls` where sessions end with calls in flight, and `leaves_questions` where also with one that is asked.
     """
 
     seed: int
     groups: tuple[str, ...] = ("a",)
+    unused: tuple[str, ...] = ()
     slots: int = 20
     lives: int = 2
     operations: int = 8
@@ -54,6 +63,12 @@ class Plan:
     cancels_late: tuple[str, ...] = ()
     leaves_calls: bool = True
     leaves_questions: bool = True
+    knows_sessions: bool = True
+
+    @property
+    def listed(self) -> tuple[str, ...]:
+        """All groups of the config."""
+        return (*self.groups, *self.unused)
 
 
 class Run:
@@ -85,7 +100,13 @@ class Run:
         choose = random.Random(f"{self.plan.seed} {slot}")  # noqa: S311 repeatable
         for life in range(self.plan.lives):
             client_name = self.plan.clients[slot % len(self.plan.clients)]
-            client = Client(self.history, f"s{slot}x{life}", client_name, self.plan.patience_s)
+            client = Client(
+                self.history,
+                f"s{slot}x{life}",
+                client_name,
+                self.plan.patience_s,
+                shows_apps=choose.random() < 0.5,
+            )
             await client.open(host)
             await Life(self, client, choose).live()
             self._references += await client.close()
@@ -118,7 +139,13 @@ class Life:
             "probe": self._probe,
             "tasks": self._list_tasks,
             "late": self._ask_late,
+            "skill": self._skill,
+            "app": self._app,
+            "no app": self._call_unopened,
         }
+        self._app_lock = asyncio.Lock()
+        self._opened: dict[str, Nonce] = {}  # the groups whose pages were read, and by which request
+        self._opened_after = 0  # so many kills
 
     async def live(self) -> None:
         """Do what the plan says, some of it at once, and leave some of it behind."""
@@ -235,6 +262,76 @@ class Life:
             else:
                 return
 
+    # --- skills and apps -------------------------------------------------------------------------------
+
+    async def _skill(self, group: str) -> None:
+        """Get a skill of the group from the common list, and read in it."""
+        listed = await self._list("skills/list", self._run.plan.listed * len(SKILLS))
+        skill = self._choose.choice([each for each in listed["skills"] if _origin(each) == group])
+        root = skill["uri"].removesuffix("/SKILL.md")
+        await self._get("skills/get", skill["uri"], group)
+        await self._get("resources/directory/read", root, group)
+        await self._get("resources/read", self._choose.choice(skill["resources"])["uri"], group)
+
+    async def _app(self, group: str) -> None:
+        """Read the page of the group, and call what only its app may call."""
+        async with self._app_lock:
+            page = await self._get("resources/read", await self._find_page(group), group)
+            if not self._client.shows_apps:
+                return
+            if self._opened_after < self._run.history.kills:
+                self._opened, self._opened_after = {}, self._run.history.kills
+            self._opened[group] = page
+            await self._call_of_app(f"{group}__refresh", page, origins=(group,))
+            if self._run.plan.knows_sessions:  # by the name that the page knows, which one group must have
+                is_clear = len(self._opened) == 1
+                facts = {"origins": (group,)} if is_clear else {"expect": Expect.ERROR}
+                await self._call_of_app("refresh", next(iter(self._opened.values())), **facts)
+
+    async def _call_unopened(self, group: str) -> None:
+        """Call what only apps may call without having opened one, and what does not exist."""
+        async with self._app_lock:
+            if self._client.shows_apps and (group in self._opened or not self._run.plan.knows_sessions):
+                return
+            twin = self._client.operation("no app", Expect.ERROR, subject="refrash")
+            call = self._client.operation("no app", Expect.ERROR, subject="refresh", twin=twin.nonce)
+            async with asyncio.TaskGroup() as both:
+                for operation in (twin, call):
+                    arguments = {"nonce": str(operation.nonce)}
+                    params = {"name": f"{group}__{operation.subject}", "arguments": arguments}
+                    both.create_task(_unless_interrupted(self._client.request(operation, "tools/call", params)))
+
+    async def _find_page(self, group: str) -> str:
+        """Return the URI of the group's page: as its tool links to it, or as it is listed."""
+        groups, shows_apps = self._run.plan.listed, self._client.shows_apps
+        tools = (await self._list("tools/list", groups * 2 if shows_apps else ()))["tools"]
+        if shows_apps and self._choose.random() < 0.5:
+            [uri] = [each["_meta"]["ui"]["resourceUri"] for each in tools if each["name"] == f"{group}__show"]
+        else:
+            pages = (await self._list("resources/list", groups))["resources"]
+            [uri] = [each["uri"] for each in pages if _origin(each) == group]
+        return str(uri)
+
+    async def _call_of_app(self, name: str, page: Nonce, **facts: Json) -> None:
+        operation = self._client.operation("refresh", after=page, **facts)
+        arguments = {"nonce": str(operation.nonce)}
+        await self._client.request(operation, "tools/call", {"name": name, "arguments": arguments})
+
+    async def _get(self, method: str, uri: str, group: str) -> Nonce:
+        operation = self._client.operation(method, origins=(group,))
+        await self._client.request(operation, method, {"uri": uri})
+        return operation.nonce
+
+    async def _list(self, method: str, origins: tuple[str, ...]) -> Json:
+        """List until all is there: a group that is slow to tell what it has is left out for a while."""
+        async with patience(self._run.plan.patience_s):
+            while True:
+                operation = self._client.operation(method, Expect.RESULT, origins=origins)
+                answer = await self._client.request(operation, method, {})
+                if len(origins_in(json.dumps(answer).encode())) >= len(origins):
+                    return answer["result"]
+                await asyncio.sleep(_LOOK_EVERY_S)
+
     # --- tasks -----------------------------------------------------------------------------------------
 
     async def _task(self, group: str) -> None:
@@ -322,6 +419,11 @@ class Life:
             await self._run.history.reach_upstream(operation.nonce, answer)
 
 
+def _origin(entry: Json) -> str | None:
+    """Return the server that an entry of a list is of, if it says so."""
+    return next(iter(origins_in(json.dumps(entry).encode())), None)
+
+
 async def check(plan: Plan, history: History, host: Host) -> None:
     """Run a plan, and fail with its seed and its history when anything is wrong."""
     violations = await Run(plan, history).judge(host)
@@ -340,7 +442,7 @@ async def settle(history: History, within_s: float) -> None:
         await asyncio.sleep(_LOOK_EVERY_S)
 
 
-async def _unless_interrupted(work: Awaitable[None]) -> None:
+async def _unless_interrupted(work: Awaitable[object]) -> None:
     with contextlib.suppress(RequestInterrupted):
         await work
 

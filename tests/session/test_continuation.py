@@ -175,7 +175,8 @@ async def test_another_interrupted_request_gets_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    "method", ["tools/list", "resources/list", "prompts/list", "logging/setLevel", "resources/subscribe"]
+    "method",
+    ["tools/list", "resources/list", "prompts/list", "skills/list", "logging/setLevel", "resources/subscribe"],
 )
 async def test_an_interrupted_request_that_may_be_repeated_is_answered(method: str) -> None:
     process = Process(Continuation(1, {}, (line(method, 5),)))

@@ -117,9 +117,10 @@ class Sandbox:
         pool = await self._open_pool()
         self._users += 1
         try:
-            async with pool.checkout(limits=limits) as session:
-                pid = session.worker_pid
-                with contextlib.nullcontext() if pid is None else watch_process(pid):
+            with contextlib.ExitStack() as guard:  # ends after the worker
+                async with pool.checkout(limits=limits) as session:
+                    if session.worker_pid is not None:
+                        guard.enter_context(watch_process(session.worker_pid))
                     yield session
         finally:
             self._users -= 1
