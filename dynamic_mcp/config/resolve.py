@@ -130,7 +130,7 @@ def resolve(root: form.Root, file: Path, *, surroundings: Surroundings) -> Confi
     roots = collect(resolve_roots(settings.roots, surroundings))
     authenticates = http is not None and bool(http.auth)
     sections = collect(_feature_sections(settings, file, surroundings, authenticates=authenticates))
-    return Config(
+    config = Config(
         file=file,
         groups=tuple(groups),
         presentations=presentations,
@@ -152,6 +152,8 @@ def resolve(root: form.Root, file: Path, *, surroundings: Surroundings) -> Confi
         warnings=tuple(warnings),
         **sections,
     )
+    _check_wanted_features(config, file, surroundings, authenticates=authenticates)
+    return config
 
 
 # --- sections of the proxy itself, which workspaces lack ----------------------------------------------------
@@ -194,6 +196,15 @@ def _feature_sections(
             sections[member], complaints = resolve(written, file, surroundings, authenticates=authenticates)
             warnings += complaints
     return sections, warnings
+
+
+def _check_wanted_features(config: Config, file: Path, surroundings: Surroundings, *, authenticates: bool) -> None:
+    """Raise ConfigError where another part of the config wants a feature that is not written, and cannot work."""
+    for feature in FEATURES:
+        if feature.resolve and any(getattr(config, each) for each in feature.wanted_by):
+            (member,) = feature.members
+            if getattr(config, member) is None:
+                feature.find(feature.resolve)(None, file, surroundings, authenticates=authenticates)
 
 
 # --- servers -----------------------------------------------------------------------------------------------

@@ -123,6 +123,18 @@ def rewrite(data: bytes, part: PayloadPart, replace: Replace) -> bytes:
     return b"".join((*pieces, data[end:])) if pieces else data
 
 
+def rewrite_all(data: bytes, replace: Replace) -> bytes:
+    """Return JSON with replaced texts and names; the same object if none is another one."""
+
+    def rewrite_literal(match: re.Match[bytes]) -> bytes:
+        text = decode(match[0])
+        replaced = replace(text)
+        return match[0] if replaced is text else encode(replaced)
+
+    rewritten = _STRINGS.sub(rewrite_literal, data)
+    return data if rewritten == data else rewritten
+
+
 def replace_values(data: bytes, spans: Sequence[MatchSpan], value: bytes) -> bytes:
     """Return JSON with this value in place of every text, number or literal that one of the spans overlaps.
 

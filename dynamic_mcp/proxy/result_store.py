@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterable
 from threading import Lock
 from urllib.parse import parse_qsl
 
@@ -33,10 +34,12 @@ class StoreSize(Struct, frozen=True):
 
 
 class _Text(Struct, frozen=True):
+    """A text from `tools`, each after its group: a client that may not use one of them may not read it."""
+
     text: str
     media_type: str
     group: str
-    tool: str
+    tools: tuple[tuple[str, str], ...]
     mark: Mark | None
 
 
@@ -50,20 +53,20 @@ class ResultStore:
     def keeper(self, client: Client, group: GroupView, tool: str) -> Keep:
         """Return what keeps a text of a tool for this client."""
         mark = group.mark_text if group.presentation.answers.marks else None
-        return self._keeper(client, group.name, tool, mark)
+        return self._keeper(client, group.name, ((group.name, tool),), mark)
 
-    def own_keeper(self, client: Client, mark: Mark | None = None) -> Keep:
-        """Return what keeps a text of one of our own tools for this client."""
-        return self._keeper(client, "", "", mark)
+    def own_keeper(self, client: Client, mark: Mark | None = None, tools: Iterable[tuple[str, str]] = ()) -> Keep:
+        """Return what keeps a text of one of our own tools for this client, made of results of these `tools`."""
+        return self._keeper(client, "", tuple(tools), mark)
 
-    def _keeper(self, client: Client, group: str, tool: str, mark: Mark | None) -> Keep:
+    def _keeper(self, client: Client, group: str, tools: tuple[tuple[str, str], ...], mark: Mark | None) -> Keep:
         texts = self._of.setdefault(client, {})
         lock = self._lock
 
         def keep(text: str, media_type: str) -> str:
             id = secrets.token_hex(_ID_BYTES)
             with lock:  # a selection runs in a thread
-                texts[id] = _Text(text, media_type, group, tool, mark)
+                texts[id] = _Text(text, media_type, group, tools, mark)
                 _make_room(texts)
             return ROOT + id
 
@@ -88,7 +91,7 @@ class ResultStore:
         if not uri.startswith(ROOT) or len(id) != 2 * _ID_BYTES:
             return None
         kept = self._of.get(client, {}).get(id)
-        if kept is None or (kept.group and not view.has_tool(kept.group, kept.tool)):
+        if kept is None or not all(view.has_tool(*each) for each in kept.tools):
             raise NotFound("kept result", uri, hint="results are kept for a while only: call the tool again")
         start, end = _range(query, len(kept.text))
         is_whole = (start, end) == (0, len(kept.text))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dynamic_mcp.config.access import Profile, ProfileTools
 from dynamic_mcp.config.location import choose_profile, split_profile
+from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.types import DirectTools
 from dynamic_mcp.errors import ConfigError
 from tests.config.fixtures import ReadConfig
@@ -37,6 +40,22 @@ def test_profiles_keep_their_order_and_their_fields(read_config: ReadConfig) -> 
         Profile("z", servers=("a*",), tools=ProfileTools(("r*",), ("x",)), direct=DirectTools(is_all=True)),
         Profile("a", servers=(), direct=DirectTools(), instructions="Hello.", roles=("dev",)),
     ]
+
+
+@pytest.mark.parametrize("settings", [{}, {"scripts": False}])
+def test_a_profile_that_runs_scripts_needs_the_packages_for_them(
+    read_config: ReadConfig, monkeypatch: pytest.MonkeyPatch, settings: dict[str, bool]
+) -> None:
+    def read(*, scripts: bool) -> Config:
+        profiles = {"a": {"scripts": scripts}, "b": {}}
+        return read_config({"mcpServers": {"a": {"command": "x"}}, "settings": settings, "profiles": profiles})
+
+    monkeypatch.setitem(sys.modules, "pydantic_monty", pytest)
+    assert read(scripts=True).scripts is None
+    monkeypatch.setitem(sys.modules, "pydantic_monty", None)
+    assert read(scripts=False).scripts is None
+    with pytest.raises(ConfigError, match="`scripts` needs packages that are missing"):
+        read(scripts=True)
 
 
 @given(words, words, st.sampled_from(("review", "", "--profile=x", "serve")))

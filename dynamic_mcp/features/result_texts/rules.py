@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from msgspec import Raw
 
 from dynamic_mcp.config.resolved import Presentation
 from dynamic_mcp.features.result_texts import texts
 from dynamic_mcp.features.result_texts.config import ResultTexts
-from dynamic_mcp.mcp import json_texts
+from dynamic_mcp.mcp import json_texts, selection
 from dynamic_mcp.mcp.json_texts import PayloadPart
 from dynamic_mcp.policy.call_rules import RuleSet
 
 _STRIP: dict[str, Callable[[str], str]] = {"ansi": texts.strip_ansi, "invisible": texts.strip_invisible}
 # The forms in ASCII of what can be removed.
 _ESCAPES = (b"\\u", b"\\b", b"\\f", b"\x7f")
+# JSON in a text in JSON in a text: at deeper levels, it is treated as plain text.
+_MAX_DEPTH = 4
 
 
 class ResultRules(RuleSet):
@@ -42,11 +44,29 @@ class ResultRules(RuleSet):
     def mark_text(self, text: str) -> str:
         return texts.mark_text(text, self._server) if self.marks and text else text
 
-    def _strip_text(self, data: bytes) -> bytes:
+    def _strip_text(self, data: bytes, depth: int = 0) -> bytes:
         text = stripped = data.decode("utf-8", "surrogatepass")
         for strip in self._strip:
             stripped = strip(stripped)
-        return data if stripped is text else stripped.encode("utf-8", "surrogatepass")
+        result = data if stripped is text else stripped.encode("utf-8", "surrogatepass")
+        if depth < _MAX_DEPTH and any(each in result for each in _ESCAPES) and _is_json(stripped):
+            # it is decoded for `select` and for scripts, which must not bring back what its escapes hide
+            return json_texts.rewrite_all(result, partial(self._strip_text, depth=depth + 1))
+        return result
+
+
+def _is_json(text: str) -> bool:
+    """Return whether a text can be read as JSON, as leniently as the most lenient that reads it."""
+    plain = text.strip()
+    if not plain.startswith(("{", "[", '"')):
+        return False
+    if json_texts.is_json(plain.encode("utf-8", "surrogatepass")):
+        return True
+    try:
+        selection.parse_json(plain)
+    except ValueError:
+        return False
+    return True
 
 
 def compile_rules(presentation: Presentation, server: str) -> ResultRules:

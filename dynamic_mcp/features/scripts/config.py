@@ -49,13 +49,19 @@ class Scripts(Section, frozen=True):
 
 
 def resolve(
-    section: Scripts, file: Path, surroundings: Surroundings, *, authenticates: bool
-) -> tuple[Scripts, list[str]]:
-    """Return the settings of scripts. Raises ConfigError if the packages for them are missing."""
+    section: Scripts | None, file: Path, surroundings: Surroundings, *, authenticates: bool
+) -> tuple[Scripts | None, list[str]]:
+    """Return the settings of scripts, None where only a profile runs them.
+
+    Raises ConfigError if the packages for them are missing.
+    """
     if find_spec("pydantic_monty") is None:
         from dynamic_mcp.system.extras import install_hint
 
         raise ConfigError(
-            str(file), "settings.scripts", "needs packages that are missing", hint=install_hint("scripts")
+            str(file),
+            "settings.scripts" if section is not None else "profiles",
+            "needs packages that are missing" if section is not None else "`scripts` needs packages that are missing",
+            hint=install_hint("scripts"),
         )
     return section, []

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Iterable, Mapping
 
+import msgspec
 from msgspec import Raw, Struct, structs
 
 from dynamic_mcp.config.resolved import CallHandling
@@ -19,9 +20,11 @@ from dynamic_mcp.mcp.envelope import StateRefused
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.own_tools import OwnToolContext
 from dynamic_mcp.proxy.request import ForwardingChannel, Request
-from dynamic_mcp.proxy.view import View
+from dynamic_mcp.proxy.view import GroupView, View
+from dynamic_mcp.system.decoding import decode_as
 from dynamic_mcp.system.text import one_line, pluralize
 from dynamic_mcp.tools import results
+from dynamic_mcp.tools.arguments import split_name
 from dynamic_mcp.tools.meta_tools import CALL, GET
 
 log = logging.getLogger("dynamic_mcp")
@@ -59,6 +62,8 @@ class ScriptRun:
         self._settings = settings
         self._contents = Contents()
         self._calls: list[_Call] = []
+        self._used_tools: set[tuple[str, str]] = set()  # each after its group
+        self._mark: results.Mark | None = None
         self._places = asyncio.Semaphore(settings.parallel)
         token = wire.member(params.get("_meta", wire.EMPTY_OBJECT), "progressToken")
         self._channel = _ScriptChannel(request, token)
@@ -122,7 +127,7 @@ class ScriptRun:
         self._calls.append(call)
         async with self._places:
             call.started = time.perf_counter()
-            answer = await self._answer_request({"group": group, "name": name, "args": Raw(arguments.encode())}, CALL)
+            answer = await self._call(group, name, arguments)
         try:
             answer = answer if isinstance(answer, bytes) else read_result(answer, self._contents)
         except wire.Malformed as exc:
@@ -132,18 +137,48 @@ class ScriptRun:
         self._channel.report(f"{one_line(f'{group}.{name}', 100)}: {call.outcome}")
         return answer
 
-    async def list_tools(self, group: str, query: str = "") -> bytes:
-        """Return the definitions of tools as JSON: those of a group, or of all groups, or those that fit a query."""
+    async def _call(self, group: str, name: str, arguments: str) -> Frame | bytes:
+        try:
+            args = decode_as(arguments.encode(), Raw)  # goes into the request as it is
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+            return encode_error(INVALID_PARAMS, "the arguments are no JSON")
         view = self._view()
-        groups = [group] if group or query else [each.name for each in view.offering("tools")]
+        answer = await self._answer_request({"group": group, "name": name, "args": args}, CALL)
+        self._record_use(view, group, name)
+        return answer
+
+    def _record_use(self, view: View, group: str, name: str) -> None:
+        """Record which tool a result is from: of a name without a group, all that it may be."""
+        named = view.get(group)
+        groups = view.offering("tools") if named is None else [named]
+        unlisted = "" if named is None else name
+        tools = [(each, tool) for each in groups if (tool := _find_tool(each, name) or unlisted)]
+        self._used_tools.update((each.name, tool) for each, tool in tools if view.has_tool(each.name, tool))
+        marking = (each for each, _ in tools or [(each, "") for each in groups] if each.presentation.answers.marks)
+        if self._mark is None and (found := next(marking, None)) is not None:
+            self._mark = found.mark_text
+
+    async def list_tools(self, group: str, query: str = "") -> bytes:
+        """Return the definitions of tools as JSON: those of a group, or of all groups, or those that fit a query.
+
+        Of all groups, those are left out that cannot be reached; what the script prints says so.
+        """
+        if group or query:
+            answer = await self._find_tools(group, query)
+            return answer if isinstance(answer, bytes) else b'{"value":[%s]}' % b",".join(_read_tools(answer, group))
+        names = [each.name for each in self._view().offering("tools")]
         found: list[bytes] = []
-        for name in groups:
-            wanted = {"detail": "full"} | ({"group": name} if name else {}) | ({"query": query} if query else {})
-            answer = await self._answer_request(wanted, GET)
+        for name, answer in zip(names, await asyncio.gather(*map(self._find_tools, names)), strict=True):
             if isinstance(answer, bytes):
-                return answer
-            found += _read_tools(answer, name)
+                self._print(f"[the tools of `{name}` are left out: {_outcome_of(answer)}]\n")
+            else:
+                found += _read_tools(answer, name)
         return b'{"value":[%s]}' % b",".join(found)
+
+    async def _find_tools(self, group: str, query: str = "") -> Frame | bytes:
+        wanted = {"detail": "full"} | ({"group": group} if group else {}) | ({"query": query} if query else {})
+        async with self._places:
+            return await self._answer_request(wanted, GET)
 
     async def _answer_request(self, arguments: Mapping[str, object], name: str) -> Frame | bytes:
         """Answer a request of the script like any other of its client; return an error as JSON for the script."""
@@ -227,18 +262,13 @@ class ScriptRun:
         return [f"printed:\n{self._printed}"] if self._printed else []
 
     def _fit(self, result: Raw) -> Frame:
-        mark = self._find_mark()
+        mark = self._mark
         handling = _RESULT if mark is None else structs.replace(_RESULT, marks=True)
         if not results.can_pass_unchanged(result, handling):
-            keep = self._context.results().own_keeper(self._request.client, mark)
+            keep = self._context.results().own_keeper(self._request.client, mark, self._used_tools)
             has_links = self._request.revision.has_resource_links
             result = results.shape(result, handling, keep, links=has_links, keeps_structure=False, mark=mark)
         return wire.result_frame(bytes(result))
-
-    def _find_mark(self) -> results.Mark | None:
-        """Return what marks the result, if texts of a server that was called are to be marked."""
-        called = (self._request.view.get(each.group) for each in self._calls)
-        return next((each.mark_text for each in called if each and each.presentation.answers.marks), None)
 
 
 class _ScriptChannel(ForwardingChannel):
@@ -262,6 +292,13 @@ class _ScriptChannel(ForwardingChannel):
             body = {"progressToken": self._token, "progress": self._steps}
             params = Raw(wire.encode({**body, "message": message} if message else body))
             super().notify(Frame(method="notifications/progress", params=params))
+
+
+def _find_tool(group: GroupView, name: str) -> str:
+    """Return the server's name of the tool that this may be, where it has one."""
+    tools = group.catalog.model_tools if group.catalog is not None else ()
+    names = [name, *(tool for _, tool in split_name(name, [group.name]))]
+    return next((group.own_name(each) for each in names if each in tools), "")
 
 
 def _outcome_of(answer: bytes) -> str:

@@ -226,7 +226,12 @@ class _Execution:
             return await stop.resume(
                 {"exc_type": "TypeError", "message": "the names of a group and a tool are texts"}
             )
-        self._calls[stop.call_id] = asyncio.create_task(_as_text(function(*stop.args)))
+        try:
+            answer = function(*stop.args)
+        except TypeError:
+            message = f"{stop.function_name}() got a wrong number of arguments"
+            return await stop.resume({"exc_type": "TypeError", "message": message})
+        self._calls[stop.call_id] = asyncio.create_task(_as_text(answer))
         return await stop.resume({"future": ...})
 
     async def _is_any_done(self) -> bool:

@@ -161,6 +161,28 @@ async def test_escapes_and_halves_of_characters_hide_nothing() -> None:
         assert text_of(await client.call("up", "get_file", {})) == "abcd"
 
 
+async def test_escapes_of_json_in_a_text_hide_nothing_from_what_reads_it() -> None:
+    data = r'{"a\u200b":"b\u202e\u001b[31mc\udb40\udc41","d":"{\"e\":\"f\\u200bg\"}","n":1.50}'
+    stripped = r'{"a":"bc","d":"{\"e\":\"fg\"}","n":1.50}'
+    for number in ("1.50", "NaN", "1" * 5000):
+        text = f"\u00a0{data.replace('1.50', number)}"
+        async with treated(talker({"tools/call": content(text)}), STRIP) as on:
+            client = await on.join()
+            assert text_of(await client.call("up", "get_file", {})) == f"\u00a0{stripped.replace('1.50', number)}"
+    async with treated(talker({"tools/call": content(data)}), STRIP) as on:
+        client = await on.join()
+        arguments = {"group": "up", "name": "get_file", "args": {}, "select": "$.a"}
+        answer = await client.request("tools/call", {"name": "call_dynamic_tool", "arguments": arguments})
+    assert json.loads(text_of(answer["result"])) == {"selected": "bc"}
+
+
+async def test_a_text_that_is_no_json_keeps_its_words_for_escapes() -> None:
+    for text in (r'print("\u001b[31m")', r'["\u001b[31m", and more', r'{"a": "\u0041\n"}', r"\u200b"):
+        async with treated(talker({"tools/call": content(text)}), STRIP) as on:
+            client = await on.join()
+            assert text_of(await client.call("up", "get_file", {})) == text
+
+
 async def test_secrets_are_found_in_what_is_left() -> None:
     upstream = talker({"tools/call": content("sec\u200bret-\x1b[0m1")})
     redact = Redact("r", pattern=r"secret-\d", replacement="[x]")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.features.scripts.config import Scripts
-from tests.fakes import FakeClock
+from tests.fakes import FakeClock, text_of
 from tests.features.scripts.scene import echo, patiently, scripting, text
 
 QUICK = Scripts(cpu_s=0.3, calls=10)
@@ -204,6 +204,20 @@ async def test_arguments_that_are_no_json_are_not_sent() -> None:
             'await _call("up", "echo", "{\\"a\\": 1")\nawait call("up", "nope")'
         )
         assert scene.upstream.heard("tools/call") == []
+
+
+async def test_arguments_cannot_become_other_members_of_the_request() -> None:
+    async with scripting(echo) as (scene, client):
+        for written in ('{}},"name":"hidden","z":{"a":{}', '{},"name":"hidden"', "", "{} {}"):
+            answer = await client.run('return await _call("up", "echo", input)', written)
+            assert "the arguments are no JSON" in text_of(answer)
+        assert scene.upstream.heard("tools/call") == []
+
+
+async def test_a_wrong_number_of_arguments_is_an_error_of_the_script() -> None:
+    async with scripting(echo) as (_, client):
+        for code in ('await _call("up", "echo", "{}", "x")', 'await _tools("up", "echo", "x")'):
+            assert "TypeError: _" in await client.failure(code)
 
 
 async def test_a_handle_of_another_script_shows_nothing() -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from dynamic_mcp.config.access import LOCAL_NAME, Profile, ProfileTools
+from dynamic_mcp.config.access import LOCAL_NAME, Access, Profile, ProfileTools
 from dynamic_mcp.config.resolved import Share
+from dynamic_mcp.errors import UpstreamError
 from dynamic_mcp.features.audit.observer import AuditObserver
 from dynamic_mcp.features.audit.recorder import Trail
 from dynamic_mcp.features.cache.config import Cache
@@ -23,10 +24,10 @@ from dynamic_mcp.proxy.request import Observers
 from tests.fakes import PRESENTATION, FakeClock, FakeUpstream, Json, Opener, config_of, group_config, text_of
 from tests.features.approvals.scene import READ_S, accept, asking_with
 from tests.features.audit.audited import KEEPING, uses_in
-from tests.features.scripts.scene import Scene, ScriptClient, echo, patiently, scripting, text
+from tests.features.scripts.scene import SLOW_S, Scene, ScriptClient, echo, patiently, scripting, text
 from tests.features.telemetry.parties import FakeExporter, record_to, recorded
 from tests.modern_client import ModernClient, retry_of
-from tests.policy.rules import access_of
+from tests.policy.rules import access_of, person
 
 ECHO = 'return await call("up", "echo", {"n": 1})'
 CAUGHT = 'try:\n    await call("up", "%s", {})\nexcept ToolError as error:\n    return str(error)'
@@ -160,10 +161,13 @@ async def test_texts_of_an_untrusted_server_are_marked_in_the_result_of_a_script
         await client.initialize()
         plain = text_of(await client.call("up", "echo", {"n": 1}))
         marked = text_of(await client.run(ECHO))
+        without_group = [
+            text_of(await client.run(f'return await call("", "{name}")')) for name in ("echo", "up__echo")
+        ]
         assert await client.value("return 1") == 1
     finally:
         await proxy.close()
-    assert len(plain.splitlines()) == len(marked.splitlines()) == 3
+    assert [len(each.splitlines()) for each in (plain, marked, *without_group)] == [3] * 4
     assert json.loads(marked.splitlines()[1]) == {"n": 1}
 
 
@@ -195,6 +199,39 @@ async def test_a_script_finds_tools() -> None:
         assert found[0] == "up.hidden"
         assert schema == {"type": "object"}
         assert "no group is named `nope`" in await client.failure('await tools("nope")')
+
+
+async def test_tools_of_servers_that_fail_are_left_out_of_all_tools_and_named() -> None:
+    up, down = FakeUpstream({}, tools=("echo",)), UpstreamError("down", "it does not start")
+    groups = [group_config(name) for name in ("down", "up")]
+    proxy = Proxy(config_of(*groups, scripts=Scripts()), opener=Opener(up=[up], down=[down, down]))
+    client = ScriptClient(proxy, bound_s=SLOW_S)
+    try:
+        await client.initialize()
+        found, printed = (await client.run("return [each['name'] for each in await tools()]"))["content"]
+        assert json.loads(found["text"]) == ["echo"]
+        assert "the tools of `down` are left out" in printed["text"]
+        assert "it does not start" in await client.failure('return await tools("down")')
+    finally:
+        await proxy.close()
+
+
+async def test_a_kept_result_cannot_be_read_without_the_right_to_each_tool_that_it_is_from() -> None:
+    def only(tool: str) -> Access:
+        return access_of(roles={"dev": [{"servers": ["up"], "tools": [tool]}]})
+
+    async def read(client: ScriptClient, uri: str) -> Json:
+        return await client.request("resources/read", {"uri": f"dynamic-mcp://results/{uri}"})
+
+    async with scripting(text("x" * 150_000), access=only("*")) as (scene, _):
+        client = await scene.client(authentication=person("ann", "dev"))
+        uris = []
+        for names in ('"up", "echo"', '"", "hidden"', '"up", "up__hidden"'):
+            result = await client.run(f"return await call({names})")
+            uris.append(json.dumps(result).partition("dynamic-mcp://results/")[2][:32])
+        assert all(["result" in await read(client, uri) for uri in uris])
+        scene.proxy.apply(replace(scene.config, access=only("echo")))
+        assert ["result" in await read(client, uri) for uri in uris] == [True, False, False]
 
 
 # --- what others see of it -----------------------------------------------------------------------------
