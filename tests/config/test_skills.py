@@ -17,7 +17,7 @@ Refuse = Callable[..., ConfigError]
 def test_folders_are_relative_to_the_config_and_take_variables(read_config: ReadConfig, tmp_path: Path) -> None:
     config = read_config({"mcpServers": {"own": {"skills": ["./skills", "${MORE}"]}}}, MORE="/srv/skills")
     (group,) = config.groups
-    assert group.upstream == SkillFolders((str(tmp_path / "skills"), str(Path("/srv/skills").absolute())))
+    assert group.upstream == SkillFolders((str(tmp_path / "skills"), str(tmp_path / "/srv/skills")))
     assert group.eager
     assert group.idle_after_s is None
 
