@@ -289,7 +289,7 @@ def _explain(exc: monty.MontyError, settings: Scripts) -> ScriptFailed:
     if isinstance(exc, monty.MontyCrashedError) or (_is_bound(exc) and isinstance(exc.exception(), TimeoutError)):
         return ScriptFailed(f"it computed for more than {settings.cpu_s:g} s without a call (the bound `cpu`)")
     if isinstance(exc.exception(), MemoryError):
-        return ScriptFailed(f"it needed more than {settings.memory >> 20} MiB of memory (the bound `memory`)")
+        return ScriptFailed(f"it needed more than {settings.memory // 1_000_000} MB of memory (the bound `memory`)")
     if not isinstance(exc, monty.MontyRuntimeError | monty.MontySyntaxError):
         return ScriptFailed(str(exc))
     lines = [frame.line for frame in exc.traceback() if frame.filename == _SCRIPT]

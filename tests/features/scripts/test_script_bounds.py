@@ -46,7 +46,7 @@ async def test_a_script_that_computes_for_too_long_is_ended(code: str) -> None:
 )
 async def test_a_script_that_takes_too_much_memory_is_ended(code: str) -> None:
     async with scripting(echo) as (_, client):
-        assert "it needed more than 64 MiB of memory (the bound `memory`)" in await client.failure(code)
+        assert "it needed more than 64 MB of memory (the bound `memory`)" in await client.failure(code)
 
 
 async def test_a_script_that_recurses_for_ever_is_ended() -> None:
@@ -57,7 +57,7 @@ async def test_a_script_that_recurses_for_ever_is_ended() -> None:
 async def test_a_script_that_prints_for_ever_is_ended() -> None:
     async with scripting() as (_, client):
         said = await client.failure('while True: print("x" * 1000)')
-        assert "it printed more than 16384 bytes (the bound `output`)" in said
+        assert "it printed more than 16000 bytes (the bound `output`)" in said
 
 
 async def test_a_script_that_calls_too_often_is_ended_even_if_it_catches_all() -> None:
@@ -136,7 +136,7 @@ async def test_an_answer_that_comes_after_the_end_of_its_script_changes_nothing(
 async def test_a_text_that_is_too_long_is_not_run() -> None:
     async with scripting() as (_, client):
         said = await client.failure("x = 1\n" * 20_000)
-        assert "the script has 120000 bytes, and 65536 are the most" in said
+        assert "the script has 120000 bytes, and 64000 are the most" in said
 
 
 async def test_a_call_that_is_never_awaited_does_not_outlive_its_script() -> None:
