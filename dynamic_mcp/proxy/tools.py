@@ -150,6 +150,10 @@ class Tools:
         found = ((tool, tool.describe(view)) for tool in self.own_tools.values())
         return [entry for tool, entry in found if entry is not None and tool.is_for(client)]
 
+    def differ_by_client(self, view: View) -> bool:
+        """Return whether features add tools for some clients of a view only."""
+        return any(not tool.is_for_all and tool.describe(view) is not None for tool in self.own_tools.values())
+
     # --- tools/call ------------------------------------------------------------------------------------
 
     def call(self, request: Request) -> Awaitable[Frame]:
