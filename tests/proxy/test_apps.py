@@ -273,6 +273,22 @@ async def test_a_host_hears_of_a_link_that_another_server_changes() -> None:
         assert (await listed(client))["a__show"]["_meta"]["ui"]["resourceUri"] == "ui://a+clock/page.html"
 
 
+async def test_a_host_hears_of_a_link_that_a_server_without_tools_changes() -> None:
+    a, b = app_server(with_meta("show", LINKED)), app_server()
+    pages = group_config("b", features=Features(tools=False, resources=True, prompts=True))
+    async with client_of(Opener(a=[a], b=[b]), group_config("a"), pages) as client:
+        await client.initialize(capabilities=HOST)
+        await client.request("resources/list")
+        assert (await listed(client))["a__show"]["_meta"] == LINKED
+        heard = len(client.heard("notifications/tools/list_changed"))
+
+        b.answers["resources/list"] = {"resources": [{"uri": PAGE, "name": "page"}]}
+        b.say({"jsonrpc": "2.0", "method": "notifications/resources/list_changed"})
+        await client.hears("notifications/tools/list_changed", times=heard + 1)
+
+        assert (await listed(client))["a__show"]["_meta"]["ui"]["resourceUri"] == "ui://a+clock/page.html"
+
+
 async def test_a_server_with_very_many_apps_fills_no_list() -> None:
     many = [with_meta(f"show_{n}", {"ui": {"resourceUri": f"ui://many/{n}"}}) for n in range(500)]
     upstream = app_server(*many, *(app_only(f"poll_{n}") for n in range(500)))
