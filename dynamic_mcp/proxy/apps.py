@@ -52,10 +52,12 @@ class AppLinks:
             raise ResourceNotFound(uri)
         return owner, uri
 
-    def show(self, group: GroupView, tool: str) -> Raw:
-        """Return the definition of a tool with the links that clients know; without a link that they cannot read."""
-        assert group.catalog is not None, "only tools of known catalogs are shown"
-        entry, app = group.catalog.tools[tool], group.catalog.app_tools.get(tool)
+    def show(self, group: GroupView, tool: str, catalog: Catalog) -> Raw:
+        """Return the definition that a catalog of a group has of a tool, with the links that clients know.
+
+        A link that they cannot read is left out.
+        """
+        entry, app = catalog.tools[tool], catalog.app_tools.get(tool)
         return entry if app is None else with_links(entry, app, lambda uri: self._link(group, uri))
 
     def add_to_result(self, group: GroupView, tool: str, result: Raw) -> Raw:

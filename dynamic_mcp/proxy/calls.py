@@ -27,7 +27,7 @@ from dynamic_mcp.mcp.wire import EMPTY_OBJECT, Frame
 from dynamic_mcp.proxy.chain import Chains
 from dynamic_mcp.proxy.direct_listing import DirectListing, ListedTools
 from dynamic_mcp.proxy.elicitations import name_asker
-from dynamic_mcp.proxy.listed_names import Named, find_unread, listed_names
+from dynamic_mcp.proxy.listed_names import Named, find_unread, listed_names, reads_as
 from dynamic_mcp.proxy.lists import learn
 from dynamic_mcp.proxy.misfits import explain, must_fit
 from dynamic_mcp.proxy.request import Request
@@ -135,7 +135,7 @@ class Calls:
         if (tool := listed.find(name)) is not None:
             return await self._call(request, tool, params)
         of_app = self._find_of_apps(request, name)
-        tool = of_app or await self._find_only(request, name)
+        tool = of_app or await _find_owned(request, name) or await self._find_only(request, name)
         is_of_app = of_app is not None
         call = ToolCall(*tool, params.get("arguments"), _NOTHING, may_be_of_app=is_of_app, is_of_app=is_of_app)
         return await self.run(request, call, params)
@@ -144,8 +144,16 @@ class Calls:
         return self.run(request, ToolCall(*tool, params.get("arguments"), _NOTHING, may_be_of_app=True), params)
 
     def _find_of_apps(self, request: Request, name: str) -> Named | None:
-        """Return the tool that an app means: its page has the names of its own server. Raises InvalidArguments."""
-        found = self._open_apps().find(request.client, request.view, name)
+        """Return the tool that an app means: its page has the names of its own server. Raises InvalidArguments.
+
+        A name that may be of a tool of another server is none that only the app can mean.
+        """
+        begun = [group for group, _ in _split(request.view, name)]
+        found = [
+            tool
+            for tool in self._open_apps().find(request.client, request.view, name)
+            if all(group is tool[0] for group in begun)
+        ]
         if len(found) > 1:
             raise _ambiguous(name, found)
         return found[0] if found else None
@@ -338,6 +346,17 @@ def _find_by_listed_name(view: View, name: str) -> Named | None:
     groups = view.offering("tools")
     known = ((group, tool) for group in groups if group.catalog for tool in group.catalog.model_tools)
     return listed_names(known, groups).get(name)
+
+
+async def _find_owned(request: Request, name: str) -> Named | None:
+    """Return the tool of the group that `<group>__<name>` begins with, where another group has one of this name."""
+    view = request.view
+    tool = reads_as(name, view.offering("tools")) if _groups_with(view, name) else None
+    if tool is None:
+        return None
+    if not _knows(tool[0]):
+        await learn(request.client, [tool[0]], [ListKind.TOOLS], FIND_WITHIN_S)
+    return _find_by_listed_name(view, name) if _is_known(*tool) else None
 
 
 def _split_prefix(view: View, name: str) -> list[Named]:

@@ -71,6 +71,9 @@ class ListedTools:
         """Return all of them by their names: the same object as long as the tools are the same."""
         groups = self.offering()
         catalogs = {group: group.catalog for group in groups}
+        if any(catalog is not None and catalog.app_tools for catalog in catalogs.values()):
+            # by what these have, links are shown
+            catalogs |= {group: group.catalog for group in self._find_view().offering("resources")}
         if len(catalogs) != len(self._catalogs) or not all(
             map(operator.is_, catalogs.values(), self._catalogs.values())
         ):
@@ -78,15 +81,19 @@ class ListedTools:
             self._by_name = listed_names(_tools_of(groups), groups)
         return self._by_name
 
-    def define(self, tool: Named, name: str) -> Raw:
-        """Return the definition of a tool under a name, with the links to its UI that clients know."""
+    def define(self, tool: Named, name: str, catalog: Catalog | None = None) -> Raw:
+        """Return the definition of a tool under a name, with the links to its UI that clients know.
+
+        `catalog` is the one that the tool was found in, which need not be that of its group any more.
+        """
         group, own_name = tool
-        assert group.catalog is not None, "only tools of known catalogs are named"
-        entry = group.catalog.tools[own_name]
-        if own_name in group.catalog.app_tools:
+        catalog = catalog or group.catalog
+        assert catalog is not None, "only tools of known catalogs are named"
+        entry = catalog.tools[own_name]
+        if own_name in catalog.app_tools:
             from dynamic_mcp.proxy.apps import links_of
 
-            entry = links_of(self._find_view()).show(group, own_name)
+            entry = links_of(self._find_view()).show(group, own_name, catalog)
         return wire.with_member(entry, name, "name")
 
     def is_of_app(self, tool: Named) -> bool:
@@ -114,9 +121,9 @@ class DirectListing:
         self._entries: list[Raw] = []
         self._cut: set[GroupView] = set()
 
-    def define(self, tool: Named, name: str) -> Raw:
+    def define(self, tool: Named, name: str, catalog: Catalog) -> Raw:
         """Return the definition of any tool of the view, as this listing would have it."""
-        return self._tools.define(tool, name)
+        return self._tools.define(tool, name, catalog)
 
     def groups(self) -> list[GroupView]:
         """Return the groups that show some of their tools, or all."""
@@ -197,11 +204,12 @@ class DirectListing:
             return shown.keys()
         chosen: set[str] = set()
         left = limit.tokens * _TOKEN_BYTES
-        for name in sorted(shown, key=self._rank)[: limit.tools]:
-            left -= len(shown[name])
-            if left < 0:
+        for name in sorted(shown, key=self._rank):
+            if len(chosen) == limit.tools:
                 break
-            chosen.add(name)
+            if (size := len(shown[name])) <= left:  # one that is too large is in nobody's way
+                left -= size
+                chosen.add(name)
         return chosen
 
     def _rank(self, name: str) -> tuple[bool, int]:

@@ -42,6 +42,11 @@ class OwnTool:
         """Return its definition, the same object while it is the same; None where a view is without the tool."""
         raise NotImplementedError
 
+    @property
+    def is_for_all(self) -> bool:
+        """Return whether every client is offered the tool, where its view has it."""
+        return True
+
     def is_for(self, client: Client) -> bool:
         """Return whether a client is offered the tool, where its view has it."""
         return True

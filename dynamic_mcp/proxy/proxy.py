@@ -531,6 +531,7 @@ class Proxy:
         view = self.view_for(client)
         is_private = (
             view.differs_by_surface
+            or (method == "tools/list" and self._tools.differ_by_client(view))
             or any(group.catalog and group.catalog.app_tools for group in view)  # listed to some clients only
             or self._views.are_governed
             or bool(self._list_changers)

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Raw
 
-from dynamic_mcp.client import Client
+from dynamic_mcp.client import Client, ClientInfo
 from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.mcp import wire
@@ -50,7 +50,7 @@ class Tools:
     ) -> None:
         self._search = search
         self._listed_tools: WeakKeyDictionary[View, ListedTools] = WeakKeyDictionary()
-        self._surfaces: WeakKeyDictionary[Client, Surface] = WeakKeyDictionary()
+        self._surfaces: WeakKeyDictionary[Client, tuple[ClientInfo, Surface]] = WeakKeyDictionary()
         self._chains, self._tasks, self._results, self._open_apps = chains, tasks, results, open_apps
         self._uses = uses
         self.own_tools: dict[str, OwnTool] = {}  # of features, by their names
@@ -67,12 +67,13 @@ class Tools:
         """Return what decides which tools a client is listed; None where this view lists every client the same."""
         if not view.differs_by_surface and (view.scope.is_single or not _may_render(client)):
             return None
+        hello = client.hello
         found = self._surfaces.get(client)
-        if found is None:
+        if found is None or found[0] is not hello:  # it may introduce itself after a request
             from dynamic_mcp.proxy.surface import surface_of
 
-            found = self._surfaces[client] = surface_of(client.hello)
-        return found
+            found = self._surfaces[client] = hello, surface_of(hello)
+        return found[1]
 
     def listed_tools(self, view: View) -> ListedTools:
         """Return the tools of a view that are listed by themselves to some client."""
@@ -149,6 +150,10 @@ class Tools:
         """Return the tools that features add to ours for a client."""
         found = ((tool, tool.describe(view)) for tool in self.own_tools.values())
         return [entry for tool, entry in found if entry is not None and tool.is_for(client)]
+
+    def differ_by_client(self, view: View) -> bool:
+        """Return whether features add tools for some clients of a view only."""
+        return any(not tool.is_for_all and tool.describe(view) is not None for tool in self.own_tools.values())
 
     # --- tools/call ------------------------------------------------------------------------------------
 

@@ -47,6 +47,9 @@ _REPEATABLE = frozenset(
     }
 )
 _LISTS = ("tools", "resources", "prompts")
+_PAGE = b"page "
+# The number of pages of apps that are noted: of a server that has very many, the latest ones.
+_MOST_PAGES = 16
 
 
 class Continuation(Struct, frozen=True):
@@ -73,6 +76,7 @@ class SessionJournal:
 
     def __init__(self, keep: Callable[[bytes, bytes], None]) -> None:
         self._keep = keep
+        self._pages: dict[bytes, None] = {}
 
     def record_answer(self, request: Request, answer: Frame) -> None:
         """Store a request of the client that has a lasting effect."""
@@ -80,6 +84,16 @@ class SessionJournal:
             name, note = _LASTING[request.method](request)
             if name:
                 self._keep(name, note)
+                self.bound_pages(name)
+
+    def bound_pages(self, name: bytes) -> None:
+        """Remove the note of the page that was opened first, if this one of another page is one too many."""
+        if name.startswith(_PAGE):
+            self._pages.pop(name, None)
+            self._pages[name] = None
+            if len(self._pages) > _MOST_PAGES:
+                self._pages.pop(oldest := next(iter(self._pages)))
+                self._keep(oldest, b"")
 
     def record_question(self, id: int) -> None:
         """Store a request to the client that is in flight."""
@@ -108,8 +122,12 @@ def _name_subscription(request: Request) -> bytes:
 
 def _note_page(request: Request) -> tuple[bytes, bytes]:
     """Return the note of a page of an app, which goes on to call tools; no other resource has a lasting effect."""
-    uri = wire.member(request.params, "uri")
-    name = b"page " + bytes(uri) if names.is_ui(wire.text(uri) or "") else b""
+    uri, client = wire.member(request.params, "uri"), request.client
+    if client.only is not None or not names.is_ui(wire.text(uri) or ""):
+        return b"", b""
+    from dynamic_mcp.mcp.apps import may_render  # with the first page
+
+    name = _PAGE + bytes(uri) if may_render(client.hello.capabilities) else b""
     return name, wire.request_line(0, _READ, {"uri": uri})
 
 
@@ -145,6 +163,8 @@ class Resumption:
             if name.startswith(b"question "):
                 self._cancel_question(note)
             else:
+                if self._journal is not None:
+                    self._journal.bound_pages(name)
                 await self._repeat(wire.parse(note))
         if self._session.is_initialized:
             for kind in _LISTS:

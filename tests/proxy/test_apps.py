@@ -139,6 +139,20 @@ async def test_a_name_that_two_open_apps_have_calls_neither() -> None:
         assert [len(each.heard("tools/call")) for each in both] == [1, 0]
 
 
+@pytest.mark.parametrize("name", ["good__pay", "good.pay", "good/pay"])
+@pytest.mark.parametrize("good", [("pay",), ()], ids=["has it", "has it not"])
+async def test_an_app_takes_no_call_that_is_meant_for_another_server(name: str, good: tuple[str, ...]) -> None:
+    evil, honest = app_server(with_meta(name, LINKED), pages=[PAGE]), app_server(*map(tool, good))
+    async with client_of(Opener(good=[honest], evil=[evil])) as client:
+        await client.initialize(capabilities=HOST)
+        await read(client, PAGE)
+
+        await by_name(client, name)
+
+        assert not evil.heard("tools/call")
+        assert (await client.call("evil", name))["content"] == DONE["content"]
+
+
 async def test_a_tool_that_is_not_for_apps_is_not_what_an_app_means() -> None:
     clock = app_server(with_meta("show", {"ui": {"resourceUri": PAGE, "visibility": ["model"]}}))
     other = app_server(tool("show"))
@@ -249,6 +263,22 @@ async def test_a_host_hears_of_a_link_that_another_server_changes() -> None:
     a, b = app_server(with_meta("show", LINKED)), app_server(tool("t"))
     async with client_of(Opener(a=[a], b=[b])) as client:
         await client.initialize(capabilities=HOST)
+        assert (await listed(client))["a__show"]["_meta"] == LINKED
+        heard = len(client.heard("notifications/tools/list_changed"))
+
+        b.answers["resources/list"] = {"resources": [{"uri": PAGE, "name": "page"}]}
+        b.say({"jsonrpc": "2.0", "method": "notifications/resources/list_changed"})
+        await client.hears("notifications/tools/list_changed", times=heard + 1)
+
+        assert (await listed(client))["a__show"]["_meta"]["ui"]["resourceUri"] == "ui://a+clock/page.html"
+
+
+async def test_a_host_hears_of_a_link_that_a_server_without_tools_changes() -> None:
+    a, b = app_server(with_meta("show", LINKED)), app_server()
+    pages = group_config("b", features=Features(tools=False, resources=True, prompts=True))
+    async with client_of(Opener(a=[a], b=[b]), group_config("a"), pages) as client:
+        await client.initialize(capabilities=HOST)
+        await client.request("resources/list")
         assert (await listed(client))["a__show"]["_meta"] == LINKED
         heard = len(client.heard("notifications/tools/list_changed"))
 

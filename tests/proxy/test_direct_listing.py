@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from dynamic_mcp.config.resolved import ToolFilter
+from dynamic_mcp.config.resolved import DirectLimit, ToolFilter
 from dynamic_mcp.config.types import DirectTools
 from dynamic_mcp.errors import Unreachable
 from dynamic_mcp.mcp import names
@@ -159,6 +159,26 @@ async def test_what_servers_say_reaches_the_model_when_nobody_asks_for_their_gro
         assert "get_dynamic_tools" not in said
     finally:
         await proxy.close()
+
+
+@pytest.mark.parametrize("order", [("big", "small"), ("small", "big")])
+async def test_a_tool_that_is_too_large_leaves_the_limit_to_the_others(order: tuple[str, ...]) -> None:
+    big = FakeUpstream({"tools/list": {"tools": [tool("huge", description="x" * 2000), tool("last")]}})
+    upstreams = {"big": big, "small": _upstream("a", "b")}
+    config = config_of(*(group_config(name, direct=DIRECT) for name in order), max_direct=DirectLimit(3, 400))
+    proxy = Proxy(config, opener=Opener(**{name: [upstreams[name]] for name in order}))
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(proxy.close)
+        client = Client(proxy)
+        await client.initialize()
+
+        assert sorted(await _names(client)) == [
+            "big__last",
+            "call_dynamic_tool",
+            "get_dynamic_tools",
+            "small__a",
+            "small__b",
+        ]
 
 
 async def test_long_lists_come_in_pages() -> None:

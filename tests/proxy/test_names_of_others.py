@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 
@@ -40,11 +41,18 @@ def by_tool(name: str) -> Json:
     return {"name": "call_dynamic_tool", "arguments": {"name": name, "args": {"card": "4111"}}}
 
 
-@pytest.mark.parametrize("call", [by_name, by_tool])
-@pytest.mark.parametrize("name", SEPARATED)
-@pytest.mark.parametrize("good", [("pay",), ()], ids=["has it", "has it not"])
+@pytest.mark.parametrize(
+    ("call", "name", "good"),
+    [
+        (call, name, good)
+        for call in (by_name, by_tool)
+        for name in SEPARATED
+        for good in (("pay",), ())
+        if (call, name, good) != (by_name, "good__pay", ("pay",))  # by which it is listed
+    ],
+)
 async def test_a_name_that_begins_with_a_server_is_not_called_at_another_one(
-    call: Json, name: str, good: tuple[str, ...]
+    call: Callable[[str], Json], name: str, good: tuple[str, ...]
 ) -> None:
     evil, honest = server(name), server(*good)
     async with client_of(Opener(evil=[evil], good=[honest])) as client:
@@ -74,6 +82,18 @@ async def test_what_only_the_named_server_can_mean_is_called_there() -> None:
         await settled()
         assert text_of((await client.request("tools/call", by_tool("good__pay")))["result"]) == "done"
     assert len(honest.heard("tools/call")) == 1
+
+
+@pytest.mark.parametrize("knows_both", [True, False])
+async def test_the_name_by_which_a_server_has_its_tool_listed_is_called_there(*, knows_both: bool) -> None:
+    evil, honest = server("good__pay"), server("pay")
+    async with client_of(Opener(evil=[evil], good=[honest])) as client:
+        await client.initialize()
+        for group in ("evil", "good")[: 1 + knows_both]:
+            await client.request("tools/call", {"name": "get_dynamic_tools", "arguments": {"group": group}})
+        assert text_of((await client.request("tools/call", by_name("good__pay")))["result"]) == "done"
+    assert evil.heard("tools/call") == []
+    assert [each["params"]["name"] for each in honest.heard("tools/call")] == ["pay"]
 
 
 async def test_a_listed_name_stays_that_of_its_server_also_before_its_tools_are_known() -> None:

@@ -72,6 +72,19 @@ async def test_the_same_holds_for_clients_that_introduce_themselves_with_each_re
         assert (await plain.request("tools/list"))["result"]["cacheScope"] == "private"
 
 
+@pytest.mark.parametrize("method", ["tools/list", "ping"])
+async def test_a_request_before_the_introduction_decides_nothing(method: str) -> None:
+    async with _proxy(_opener(git=("log",)), git=AUTO) as proxy:
+        client = Client(proxy)
+        await client.request(method)
+
+        await client.initialize(client_info=SEARCHES)
+        assert await _names(client) == ["git__log"]
+
+        await client.initialize(client_info=PLAIN)
+        assert await _names(client) == TWO
+
+
 async def test_a_listed_name_means_the_same_tool_with_each_client() -> None:
     opener = _opener(git=("log",))
     async with _proxy(opener, git=AUTO) as proxy:

@@ -26,6 +26,9 @@ HELLO = {
 }
 
 
+HOST = {**HELLO, "capabilities": {"extensions": {"io.modelcontextprotocol/ui": {}}}}
+
+
 class RecordingDesk(Desk):
     """Remembers what it was asked, and refuses what `refused` names."""
 
@@ -111,7 +114,7 @@ async def test_what_lasts_is_done_again_and_the_client_sees_nothing_of_it() -> N
 
 async def test_an_app_that_was_opened_stays_open() -> None:
     before = Process()
-    await before.request(1, "initialize", HELLO)
+    await before.request(1, "initialize", HOST)
     await before.request(2, "resources/read", {"uri": "ui://a/page", "_meta": {"progressToken": 1}})
     await before.request(3, "resources/read", {"uri": "file:///a"})
     notes = [json.loads(note) for note in before.notes.values()]
@@ -121,6 +124,33 @@ async def test_an_app_that_was_opened_stays_open() -> None:
 
     assert [note["params"] for note in notes[1:]] == [{"uri": "ui://a/page"}]
     assert after.desk.asked == ["resources/read"]
+
+
+async def test_of_very_many_pages_the_latest_stay_open_in_all_processes_after() -> None:
+    before = Process()
+    await before.request(1, "initialize", HOST)
+    for number in range(2, 30):
+        await before.request(number, "resources/read", {"uri": f"ui://item/{number}"})
+    await before.request(30, "resources/read", {"uri": "ui://item/20"})
+    after = Process(Continuation(1, before.notes))
+    await after.resume()
+    await after.request(1, "resources/read", {"uri": "ui://new/page"})
+
+    kept = [name for name in after.notes if name.startswith(b"page ")]
+    assert kept == [
+        b'page "ui://%s"' % name for name in (b"item/%d" % n for n in [*range(15, 20), *range(21, 30)])
+    ] + [
+        b'page "ui://item/20"',
+        b'page "ui://new/page"',
+    ]
+
+
+async def test_a_page_that_a_client_reads_that_shows_none_does_not_last() -> None:
+    process = Process()
+    await process.request(1, "initialize", HELLO)
+    await process.request(2, "resources/read", {"uri": "ui://a/page"})
+
+    assert list(process.notes) == [b"initialize"]
 
 
 async def test_what_was_refused_does_not_last() -> None:

@@ -100,7 +100,7 @@ def _tools(view: View, direct: DirectListing, group: GroupView, catalog: Catalog
     """Return the tools that are not listed by themselves, under the names by which they are called."""
     listed = {wire.text(wire.member(entry, "name")) for entry in direct.entries()}
     names = listed_names(((group, tool) for tool in catalog.model_tools), view.offering("tools"))
-    return [direct.define(tool, name) for name, tool in names.items() if name not in listed]
+    return [direct.define(tool, name, catalog) for name, tool in names.items() if name not in listed]
 
 
 def _refuse(request: Request) -> Frame | None:

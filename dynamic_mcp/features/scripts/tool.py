@@ -52,9 +52,13 @@ class ScriptTool(OwnTool):
         is_on = self._is_on if profile is None or profile.scripts is None else profile.scripts
         return self._definition if is_on else None
 
+    @property
+    def is_for_all(self) -> bool:
+        return self._settings.clients == "all"
+
     def is_for(self, client: Client) -> bool:
         """Return whether a client is offered scripts: those that are known to run their own are not, by default."""
-        if self._settings.clients == "all":
+        if self.is_for_all:
             return True
         known = find_known(client.hello.name, client.hello.version)
         return known is None or not known.runs_scripts

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
 
 import pytest
 
 from dynamic_mcp.config.access import Profile
-from dynamic_mcp.config.resolved import ToolFilter
+from dynamic_mcp.config.resolved import Program, ToolFilter
 from dynamic_mcp.config.types import DirectTools
 from dynamic_mcp.features.mcp_groups.methods import EXTENSION, name_groups
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.view import make_view
-from tests.fakes import Client, Error, FakeUpstream, Json, Opener, PresentedGroup, config_of, group_config, tool
+from tests.fakes import (
+    Client,
+    Error,
+    FakeUpstream,
+    Json,
+    Opener,
+    PresentedGroup,
+    config_of,
+    group_config,
+    settled,
+    tool,
+)
 from tests.features.overrides.overridden import rules_of
 from tests.modern_client import ModernClient
 from tests.policy.rules import access_of, person
@@ -71,6 +83,25 @@ async def serving(
     proxy = Proxy(config_of(*configs, **{"experimental": ON, **settings}), opener=opener)
     try:
         yield Scene(proxy)
+    finally:
+        await proxy.close()
+
+
+async def test_a_group_that_a_reload_replaces_meanwhile_is_told_as_it_was_asked_for() -> None:
+    opener = Opener(up=[upstream("old"), upstream("new")])
+    opener.gate.clear()
+    proxy = Proxy(config_of(group_config("up"), experimental=ON), opener=opener)
+    try:
+        client = await Scene(proxy).client()
+        asking = asyncio.create_task(client.request("groups/get", {"name": "up"}))
+        await settled()
+        other = Program(command="other", args=(), env={}, cwd=None)
+        proxy.apply(config_of(group_config("up", upstream=other), experimental=ON))
+        await settled()
+        opener.gate.set()
+
+        (found,) = (await asking)["result"]["contents"]["tools"]
+        assert found["name"] in ("up__old", "up__new")
     finally:
         await proxy.close()
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import Literal
 
+import pytest
 from msgspec.structs import replace
 
 from dynamic_mcp.config.access import LOCAL_NAME, Access, Profile, ProfileTools
@@ -46,6 +48,17 @@ async def test_the_tool_is_listed_beside_the_others_only_where_it_is_on() -> Non
             "tools/call", {"name": "run_dynamic_script", "arguments": {"code": "return 1"}}
         )
         assert "no tool is named `run_dynamic_script`" in json.dumps(refused)
+
+
+@pytest.mark.parametrize(("clients", "scope"), [("auto", "private"), ("all", "public")])
+async def test_a_list_with_scripts_is_shared_only_where_every_client_is_offered_them(
+    clients: Literal["auto", "all"], scope: str
+) -> None:
+    async with scripting(scripts=Scripts(clients=clients)) as (scene, _):
+        client = ModernClient(scene.proxy)
+
+        assert (await client.request("tools/list"))["result"]["cacheScope"] == scope
+        assert (await client.request("resources/list"))["result"]["cacheScope"] == "public"
 
 
 async def test_a_client_that_runs_scripts_of_its_own_is_offered_none_unless_the_config_says_so() -> None:
