@@ -64,7 +64,9 @@ async def test_no_server_gets_what_is_meant_for_another_one(tmp_path: Path, evil
             named = await program.request("tools/call", {"name": name, "arguments": {"text": SECRET}})
             wrapped = {"name": name, "args": {"text": SECRET}}
             hinted = await program.request("tools/call", {"name": "call_dynamic_tool", "arguments": wrapped})
-            for answer in (named, hinted):
+            if name == "good__echo":  # by which it is listed where tools are listed directly
+                assert text_of(named["result"]) == SECRET
+            for answer in (hinted,) if name == "good__echo" else (named, hinted):
                 assert '\\"group\\": \\"good\\"' in json.dumps(answer)
         await program.request("prompts/get", {"name": "good__echo", "arguments": {"text": SECRET}})
         assert SECRET not in await heard(program, "evil")
