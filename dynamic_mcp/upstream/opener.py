@@ -36,10 +36,7 @@ from dynamic_mcp.upstream.stdio import StdioTransport
 if TYPE_CHECKING:  # loaded with the first remote server, or the first server in this process
     from dynamic_mcp.oauth.authorization import ServerCredentials
     from dynamic_mcp.oauth.logins import Logins
-    from dynamic_mcp.upstream.cli.transport import CommandLineTransport
-    from dynamic_mcp.upstream.skills.transport import SkillTransport
-
-    _OwnTransport = CommandLineTransport | SkillTransport
+    from dynamic_mcp.upstream.own_transport import OwnTransport
 
 # Statuses of a server with only the older transport for the first POST (MCP 2025-11-25, basic/transports).
 _TRY_OLDER = frozenset({400, 404, 405})
@@ -135,7 +132,7 @@ async def _open_command_line(
 
 
 async def _greet_own(
-    config: GroupConfig, transport: _OwnTransport, listener: LinkOwner, hello: ClientInfo, lacks: Era | None
+    config: GroupConfig, transport: OwnTransport, listener: LinkOwner, hello: ClientInfo, lacks: Era | None
 ) -> Opened:
     """Open a link to a server in this process."""
     assert not isinstance(config.upstream, Broken)

@@ -14,18 +14,18 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from dynamic_mcp.config.resolved import CommandLine, Program
-from dynamic_mcp.errors import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, LinkLost, NotSent, Unreachable
+from dynamic_mcp.errors import INVALID_PARAMS, METHOD_NOT_FOUND, Unreachable
 from dynamic_mcp.mcp import lines, wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.observe.log_output import STDERR, group_logger
 from dynamic_mcp.packs.model import Command, Flag, Positional, tool_name
 from dynamic_mcp.system.programs import find_program
-from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.system.text import one_line
 from dynamic_mcp.upstream.cli import argv
 from dynamic_mcp.upstream.cli.argv import BadArguments
 from dynamic_mcp.upstream.cli.run import CommandResult, clean, run
 from dynamic_mcp.upstream.mask import mask_of
+from dynamic_mcp.upstream.own_transport import OwnTransport
 from dynamic_mcp.upstream.process.batch import is_batch
 from dynamic_mcp.upstream.process.child import explain_failure, suggest_remedy
 
@@ -46,24 +46,15 @@ _PROGRESS_LINES_AT_ONCE = 200
 _Json = dict[str, Any]  # Any: JSON
 
 
-class CommandLineTransport:
-    """Answers the requests of one link in this process, by running a program.
-
-    Set `receive`, which receives each line, and `lost`, before `start`.
-    """
+class CommandLineTransport(OwnTransport):
+    """Answers the requests of one link by running a program, which ends with the link."""
 
     def __init__(self, group: str, line: CommandLine) -> None:
-        self.group = group
-        self.receive: Callable[[bytes], None]
-        self.lost: Callable[[LinkLost], None]
+        super().__init__(group, log)
         self._line = line
         self._commands = {tool_name(line.pack, each.name): each for each in line.commands}
         self._mask = mask_of(line)
         self._stderr_logger = group_logger(stderr_log, group)
-        self._logger = group_logger(log, group)
-        self._calls = TaskSet(self._logger)
-        self._running: dict[bytes, asyncio.Task[None]] = {}
-        self._is_closed = False
         self._version = "unknown"
 
     async def start(self) -> None:
@@ -84,42 +75,7 @@ class CommandLineTransport:
         if match is not None:
             self._version = match[0]
 
-    # --- Transport -------------------------------------------------------------------------------------
-
-    def send(self, line: bytes) -> None:
-        """Handle one message of the link; an answer is delivered later. Raises NotSent once this is closed."""
-        if self._is_closed:
-            raise NotSent(self.group, "the link was closed")
-        frame = wire.parse(line)
-        if frame.method == "notifications/cancelled":
-            self._cancel(bytes(wire.member(frame.params, "requestId")))
-        elif frame.method and len(frame.id):
-            key = bytes(frame.id)
-            task = self._running[key] = self._calls.create(
-                self._answer(frame), name=f"{frame.method} of {self.group}"
-            )
-            task.add_done_callback(lambda _: self._running.pop(key, None))
-
-    async def close(self) -> None:
-        """End all running programs, and everything that they started."""
-        self._is_closed = True
-        self._calls.cancel_all()
-        await self._calls.wait()
-
-    def _cancel(self, key: bytes) -> None:
-        if task := self._running.get(key):
-            task.cancel()
-
     # --- answers ---------------------------------------------------------------------------------------
-
-    async def _answer(self, frame: Frame) -> None:
-        try:
-            answer = await self._handle(frame)
-        except Exception:
-            self._logger.exception("group %s: a bug: %s fails", self.group, frame.method)
-            answer = wire.error_frame(INTERNAL_ERROR, "internal error of the proxy")
-        if not self._is_closed:
-            self.receive(wire.answer_line(frame.id, answer).rstrip(b"\n"))
 
     async def _handle(self, frame: Frame) -> Frame:
         match frame.method:
@@ -208,8 +164,7 @@ class CommandLineTransport:
         self._stderr_logger.debug("group %s on stderr: %s", self.group, self._mask(text))
 
     def _send_progress(self, params: bytes) -> None:
-        if not self._is_closed:
-            self.receive(wire.notification_line("notifications/progress", params).rstrip(b"\n"))
+        self._deliver(wire.notification_line("notifications/progress", params))
 
     # --- the program -----------------------------------------------------------------------------------
 

@@ -12,12 +12,11 @@ from collections.abc import Callable, Mapping
 from mimetypes import guess_type
 
 from dynamic_mcp.config.resolved import SkillFolders
-from dynamic_mcp.errors import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, LinkLost, NotSent, Unreachable
+from dynamic_mcp.errors import INVALID_PARAMS, METHOD_NOT_FOUND, Unreachable
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.observe.log_output import group_logger
-from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.system.text import os_reason
+from dynamic_mcp.upstream.own_transport import OwnTransport
 from dynamic_mcp.upstream.skills.folder import Skill, SkillFile, SkillSet, read_file, read_folders, stamps_of, uri_of
 
 log = logging.getLogger(__name__)
@@ -32,23 +31,14 @@ _MARKDOWN = "text/markdown"
 _MAX_NAMED = 20
 
 
-class SkillTransport:
-    """Answers the requests of one link in this process.
-
-    Set `receive`, which receives each line, and `lost`, before `start`.
-    """
+class SkillTransport(OwnTransport):
+    """Answers the requests of one link from folders, which it watches until the link is closed."""
 
     def __init__(self, group: str, folders: SkillFolders) -> None:
-        self.group = group
-        self.receive: Callable[[bytes], None]
-        self.lost: Callable[[LinkLost], None]
+        super().__init__(group, log)
         self._folders = folders.folders
-        self._logger = group_logger(log, group)
-        self._tasks = TaskSet(self._logger)
-        self._running: dict[bytes, asyncio.Task[None]] = {}
         self._skills = SkillSet()
         self._stamps: object = None
-        self._is_closed = False
         self._answers: Mapping[str, Callable[[Frame], Mapping[str, object] | Frame]] = {
             "initialize": self._introduce,
             "ping": lambda _: {},
@@ -69,30 +59,6 @@ class SkillTransport:
                 raise Unreachable(self.group, f"the folder `{folder}` cannot be read: {os_reason(exc)}") from exc
         await self._reread()
         self._tasks.create(self._watch(), name=f"skills of {self.group}")
-
-    # --- Transport -------------------------------------------------------------------------------------
-
-    def send(self, line: bytes) -> None:
-        """Handle one message of the link; an answer is delivered later. Raises NotSent once this is closed."""
-        if self._is_closed:
-            raise NotSent(self.group, "the link was closed")
-        frame = wire.parse(line)
-        if frame.method and len(frame.id):
-            key = bytes(frame.id)
-            task = self._running[key] = self._tasks.create(
-                self._answer(frame), name=f"{frame.method} of {self.group}"
-            )
-            task.add_done_callback(lambda _: self._running.pop(key, None))
-        elif frame.method == "notifications/cancelled":
-            task_or_none = self._running.get(bytes(wire.member(frame.params, "requestId")))
-            if task_or_none is not None:
-                task_or_none.cancel()
-
-    async def close(self) -> None:
-        """Stop watching the folders."""
-        self._is_closed = True
-        self._tasks.cancel_all()
-        await self._tasks.wait()
 
     # --- the folders -----------------------------------------------------------------------------------
 
@@ -116,27 +82,18 @@ class SkillTransport:
                 self._logger.warning("group %s: %s", self.group, complaint)
 
     def _announce(self) -> None:
-        if not self._is_closed:
-            self.receive(wire.notification_line("notifications/resources/list_changed").rstrip(b"\n"))
+        self._deliver(wire.notification_line("notifications/resources/list_changed"))
 
     # --- answers ---------------------------------------------------------------------------------------
-
-    async def _answer(self, frame: Frame) -> None:
-        try:
-            answer = await self._handle(frame)
-        except wire.Malformed as exc:
-            answer = wire.error_frame(INVALID_PARAMS, str(exc))
-        except Exception:
-            self._logger.exception("group %s: a bug: %s fails", self.group, frame.method)
-            answer = wire.error_frame(INTERNAL_ERROR, "internal error of the proxy")
-        if not self._is_closed:
-            self.receive(wire.answer_line(frame.id, answer).rstrip(b"\n"))
 
     async def _handle(self, frame: Frame) -> Frame:
         handle = self._answers.get(frame.method)
         if handle is None:
             return wire.error_frame(METHOD_NOT_FOUND, f"there is no method `{frame.method[:100]}`")
-        answer = await asyncio.to_thread(handle, frame) if frame.method == "resources/read" else handle(frame)
+        try:
+            answer = await asyncio.to_thread(handle, frame) if frame.method == "resources/read" else handle(frame)
+        except wire.Malformed as exc:
+            return wire.error_frame(INVALID_PARAMS, str(exc))
         return answer if isinstance(answer, Frame) else wire.result_frame(answer)
 
     def _introduce(self, frame: Frame) -> Mapping[str, object]:
