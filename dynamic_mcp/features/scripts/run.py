@@ -13,7 +13,7 @@ from msgspec import Raw, Struct, structs
 from dynamic_mcp.config.resolved import CallHandling
 from dynamic_mcp.errors import INTERNAL_ERROR, INVALID_PARAMS, DynamicMcpError
 from dynamic_mcp.features.scripts.config import Scripts
-from dynamic_mcp.features.scripts.sandbox import Functions, Sandbox, ScriptFailed
+from dynamic_mcp.features.scripts.sandbox import Execution, Functions, Sandbox, ScriptFailed
 from dynamic_mcp.features.scripts.values import Contents, encode_error, is_alone, read_result
 from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.envelope import StateRefused
@@ -81,7 +81,8 @@ class ScriptRun:
             loop.call_soon_threadsafe(self._print, text)
 
         functions: Functions = {"_call": self.call, "_tools": self.list_tools}
-        self._work = asyncio.create_task(sandbox.run(code, data, self._settings, functions, on_print))
+        execution = Execution(code, data, self._settings, functions, on_print)
+        self._work = asyncio.create_task(sandbox.run(execution, self._request.client))
         try:
             value = await self._finish(self._work)
         except ScriptFailed as exc:
@@ -118,7 +119,7 @@ class ScriptRun:
 
     # --- what a script can do --------------------------------------------------------------------------
 
-    async def call(self, group: str, name: str = "", arguments: str = "{}") -> bytes:
+    async def call(self, id: int, group: str, name: str = "", arguments: str = "{}") -> bytes:
         """Call a tool; return its result as JSON, or the error that is to be raised."""
         if len(self._calls) >= self._settings.calls:
             self._end(f"it made more than {pluralize(self._settings.calls, 'call')} (the bound `calls`)")
@@ -158,7 +159,7 @@ class ScriptRun:
         if self._mark is None and (found := next(marking, None)) is not None:
             self._mark = found.mark_text
 
-    async def list_tools(self, group: str, query: str = "") -> bytes:
+    async def list_tools(self, id: int, group: str, query: str = "") -> bytes:
         """Return the definitions of tools as JSON: those of a group, or of all groups, or those that fit a query.
 
         Of all groups, those are left out that cannot be reached; what the script prints says so.

@@ -90,7 +90,7 @@ class ScriptTool(OwnTool):
         if self._sandbox is None:
             from dynamic_mcp.features.scripts.sandbox import Sandbox
 
-            self._sandbox = Sandbox()
+            self._sandbox = Sandbox(self._context.clock)
         return self._sandbox
 
 
