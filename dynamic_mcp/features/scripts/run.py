@@ -13,13 +13,14 @@ from msgspec import Raw, Struct, structs
 from dynamic_mcp.config.resolved import CallHandling
 from dynamic_mcp.errors import INTERNAL_ERROR, INVALID_PARAMS, DynamicMcpError
 from dynamic_mcp.features.scripts.config import Scripts
+from dynamic_mcp.features.scripts.plan import plan_calls
 from dynamic_mcp.features.scripts.sandbox import Execution, Functions, Sandbox, ScriptFailed
 from dynamic_mcp.features.scripts.values import Contents, encode_error, is_alone, read_result
 from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.envelope import StateRefused
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.own_tools import OwnToolContext
-from dynamic_mcp.proxy.request import ForwardingChannel, Request
+from dynamic_mcp.proxy.request import CallPlan, ForwardingChannel, Request
 from dynamic_mcp.proxy.view import GroupView, View
 from dynamic_mcp.system.decoding import decode_as
 from dynamic_mcp.system.text import one_line, pluralize
@@ -69,12 +70,19 @@ class ScriptRun:
         self._channel = _ScriptChannel(request, token)
         self._meta = {"_meta": {"progressToken": token}} if len(token) else {}
         self._follows_view = context.view_for(request.client) is request.view
+        self._plan: CallPlan | None = None
         self._printed = ""
         self._stop: ScriptFailed | None = None
         self._work: asyncio.Task[bytes] | None = None
 
     async def answer(self, sandbox: Sandbox, code: str, data: Raw) -> Frame:
-        """Run the script; return its result, or the error and what was done before it."""
+        """Run the script; return its result, or the error and what was done before it.
+
+        Raises DynamicMcpError if a person has not allowed what it is going to call.
+        """
+        self._plan = await plan_calls(self._request, self._view(), code, data, self._settings.calls)
+        if self._plan is not None:
+            await self._context.ask_ahead(self._request, self._plan)
         loop = asyncio.get_running_loop()
 
         def on_print(text: str) -> None:
@@ -192,6 +200,7 @@ class ScriptRun:
             self._channel,
             self._request.id,
             parent=self._request,
+            plan=self._plan,
         )
         try:
             return await self._send(request)

@@ -1,8 +1,8 @@
 """Runs Python in Monty, an interpreter without files, network and environment, in a worker process for each script.
 
-Only this module and `workers.py` know Monty. Values cross the border as JSON, which a script's worker reads and writes
-within its own bounds of time and memory. A worker ends with its script. A script that waits for its calls for more
-than a moment gives its worker up: its state is kept here, and goes on in another one.
+Only this module and `workers.py` know Monty. Values cross the border as JSON, which a script's worker reads and
+writes within its own bounds of time and memory. A worker ends with its script. A script that waits for its calls for
+more than a moment gives its worker up: its state is kept here, and goes on in another one.
 """
 
 from __future__ import annotations
