@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Raw, Struct
@@ -24,7 +25,7 @@ class OwnToolContext(Struct, frozen=True):
     `parent` is the call: by the same rules as any other request of its client, and observed like one. It raises
     DynamicMcpError. `results` returns the store of results that are too long. Bounds of time go by `clock`.
     `ask_ahead` has a person asked at once about calls that a call of the tool is going to cause; it raises
-    DynamicMcpError if none may be made.
+    DynamicMcpError if none may be made. What is to survive a restart is kept in `state_folder`, if there is one.
     """
 
     view_for: Callable[[Client], View]
@@ -32,6 +33,7 @@ class OwnToolContext(Struct, frozen=True):
     results: Callable[[], ResultStore]
     clock: Clock
     ask_ahead: Callable[[Request, CallPlan], Awaitable[None]]
+    state_folder: Path | None
 
 
 class OwnTool:

@@ -56,8 +56,8 @@ class PlannedCall(Struct, frozen=True):
 class CallPlan:
     """What a call of one of our own tools, `name`, is going to call, for a person who is asked once about all of it.
 
-    The arguments of the `calls` are not known. `script` and its `data` are what makes them. `grants` are what the step
-    that asks has been allowed: they end with the plan.
+    The arguments of the `calls` are not known. `script` and its `data` are what makes them. `grants` are what the
+    step that asks has been allowed: they end with the plan.
     """
 
     def __init__(self, name: str, calls: Sequence[PlannedCall], *, script: str, data: Raw) -> None:
@@ -132,6 +132,10 @@ class Request(Struct, frozen=True, gc=False):
     async def ask(self, frame: Frame, on_status: Callable[[Frame], None]) -> Frame:
         """Send the client a request that this request has caused, and return its answer."""
         return await (self.channel or self.client).ask(frame, on_status)
+
+
+class OwnQuestion(Frame, gc=False):
+    """A question of ours about a request, which is not sent before there is an answer."""
 
 
 class ForwardingChannel(Channel):

@@ -28,6 +28,7 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.elicitation import NO_PERSON_WITHIN_S
 from dynamic_mcp.mcp.revisions import Revision
 from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.proxy.request import OwnQuestion
 from dynamic_mcp.system.clock import Clock
 from dynamic_mcp.system.text import cut_values, escape
 
@@ -133,7 +134,7 @@ def build_form(subject: Subject, offered: Sequence[Scope], revision: Revision) -
     }
     if revision.has_url_elicitation:
         params = {"mode": "form", **params}
-    return Frame(method="elicitation/create", params=Raw(wire.encode(params)))
+    return OwnQuestion(method="elicitation/create", params=Raw(wire.encode(params)))
 
 
 def read_answer(answer: Frame, offered: Sequence[Scope]) -> Scope | Literal["deny"] | None:

@@ -168,11 +168,11 @@ class Execution:
         self._is_in_haste = asyncio.Event()
         self._is_suspended = asyncio.Event()
 
-    def restore(self, state: bytes, pending: Mapping[int, Pending]) -> None:
-        """Go on from a state with these calls, which are made again."""
+    def restore(self, state: bytes, pending: Mapping[int, Pending], work: Mapping[int, Awaitable[bytes]]) -> None:
+        """Go on from a state of another process with these calls; those without their `work` are made again."""
         self.state = state
         for id, call in pending.items():
-            self._begin(id, call)
+            self._begin(id, call, work.get(id))
 
     async def suspend(self) -> bool:
         """Have the script give its worker up when it next waits; return whether it has, and is not done before."""
@@ -183,7 +183,8 @@ class Execution:
     def result_of(self, id: int) -> str | None:
         """Return the result of a pending call that is done."""
         task = self._tasks[id]
-        return str(task.result()) if task.done() and not task.cancelled() and self.pending[id].function else None
+        is_done = task.done() and not task.cancelled() and task.exception() is None
+        return str(task.result()) if is_done and self.pending[id].function else None
 
     async def go_on(self, session: monty.AsyncMontySession, find_patience_s: Callable[[], float]) -> None:
         """Run until the script is done, or has waited for a while. Raises MontyError and ScriptFailed."""
@@ -263,14 +264,14 @@ class Execution:
             return await stop.resume({"exc_type": "TypeError", "message": message})
         return await stop.resume({"future": ...})
 
-    def _begin(self, id: int, call: Pending) -> None:
+    def _begin(self, id: int, call: Pending, work: Awaitable[bytes] | None = None) -> None:
         """Begin a call or a pause. Raises TypeError for a wrong number of arguments."""
         if call.function:
-            work = _as_text(self._functions[call.function](id, *call.args))
+            text = _as_text(work or self._functions[call.function](id, *call.args))
         else:
-            work = asyncio.sleep(call.pause_s, None)
+            text = asyncio.sleep(call.pause_s, None)
         self.pending[id] = call
-        self._tasks[id] = asyncio.create_task(work)
+        self._tasks[id] = asyncio.create_task(text)
 
     async def _is_any_done(self, patience_s: float) -> bool:
         if not self._awaited:
