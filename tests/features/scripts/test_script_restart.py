@@ -10,9 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from dynamic_mcp.client import ClientInfo
 from dynamic_mcp.config.access import LOCAL_NAME, Profile
+from dynamic_mcp.config.resolved import GroupConfig
 from dynamic_mcp.features.scripts import suspended
 from dynamic_mcp.features.scripts.config import Scripts
+from dynamic_mcp.upstream.any_link import AnyLink
+from dynamic_mcp.upstream.handshake import Era, ServerInfo
+from dynamic_mcp.upstream.link import LinkOwner
 from tests.fakes import FakeClock, Json, tool
 from tests.features.approvals.scene import READ_S, accept, asking_with
 from tests.features.approvals.test_modern import ModernOpener
@@ -135,21 +140,33 @@ def input_wanting() -> ModernUpstream:
     return ModernUpstream(**{"tools/list": tools, "tools/call": answer})
 
 
+class EachItsOwn:
+    """Opens links to a modern server for each of the groups."""
+
+    def __init__(self, up: ModernUpstream, other: ModernUpstream) -> None:
+        self._openers = {"up": ModernOpener(up), "other": ModernOpener(other)}
+
+    async def __call__(
+        self, config: GroupConfig, listener: LinkOwner, hello: ClientInfo, *, lacks: Era | None = None
+    ) -> tuple[AnyLink, ServerInfo]:
+        return await self._openers[config.name](config, listener, hello, lacks=lacks)
+
+
 async def test_a_call_that_waits_at_a_modern_server_goes_on_there_with_the_answers(tmp_path: Path) -> None:
-    upstream = input_wanting()
+    servers = [input_wanting() for _ in range(2)]
     code = 'return await call("up", "echo", {"n": 1})'
-    scene = Scene(opener=ModernOpener(upstream), state_folder=tmp_path)
+    scene = Scene(opener=EachItsOwn(servers[0], input_wanting()), state_folder=tmp_path)
     client = ModernClient(scene.proxy)
     parked = await ask(client, run(code))
     assert "inputRequests" in parked["result"], parked
     await end(scene, client)
 
-    scene = Scene(opener=ModernOpener(upstream), state_folder=tmp_path)
+    scene = Scene(opener=EachItsOwn(servers[1], input_wanting()), state_folder=tmp_path)
     client = ModernClient(scene.proxy)
     said = {"action": "accept", "content": {"word": "yes"}}
     done = await ask(client, {**run(code), **retry_of(parked, said)})
     assert done["result"]["content"][0]["text"] == '"s1 yes"'
-    assert len(upstream.heard("tools/call")) == 2
+    assert [len(each.heard("tools/call")) for each in servers] == [1, 1]
     await end(scene, client)
 
 
