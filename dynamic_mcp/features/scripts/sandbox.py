@@ -73,11 +73,10 @@ class ScriptFailed(Exception):
 
 
 class Sandbox:
-    """Runs scripts, each in a worker while it computes. `most_waiting` bounds the states of those that wait."""
+    """Runs scripts, each in a worker while it computes."""
 
-    def __init__(self, clock: Clock, *, most_waiting: int = MOST_WAITING_BYTES) -> None:
+    def __init__(self, clock: Clock) -> None:
         self._workers = WorkerPool(clock)
-        self._most_waiting = most_waiting
         self._waiting: dict[Execution, int] = {}  # and the bytes of its state
 
     async def run(self, execution: Execution, client: Hashable) -> bytes:
@@ -120,9 +119,9 @@ class Sandbox:
         if execution.is_done or not execution.state:
             return
         self._waiting[execution] = len(execution.state)
-        if sum(self._waiting.values()) > self._most_waiting:
-            most = self._most_waiting // 1_000_000
-            raise ScriptFailed(f"the scripts that wait need more than {most} MB together; run it again later")
+        if sum(self._waiting.values()) > MOST_WAITING_BYTES:
+            most = f"{MOST_WAITING_BYTES / 1_000_000:g} MB"
+            raise ScriptFailed(f"the scripts that wait need more than {most} together; run it again later")
 
     def _find_patience_s(self) -> float:
         """Return how long a script may keep its worker while it waits for its calls."""
