@@ -19,18 +19,18 @@ try:
 except ToolError as error:
     return [first, str(error), await call("a", "echo", {"text": "after it"})]"""
 SCRIPT = {"name": "run_dynamic_script", "arguments": {"code": CODE}}
-ROOT = {"settings": {"scripts": True}}
+SETTINGS = {"scripts": True}
 
 
 @pytest.mark.parametrize("how", ["killed", "ended"])
 async def test_a_script_goes_on_after_the_program_was_ended_and_only_once(tmp_path: Path, how: str) -> None:
     servers = {"a": full()}
-    async with serving_http(tmp_path, servers, **ROOT) as program, client_of(program) as client:
+    async with serving_http(tmp_path, servers, settings=SETTINGS) as program, client_of(program) as client:
         asked = await client.request("tools/call", SCRIPT)
         assert asked["result"]["resultType"] == "input_required"
         if how == "killed":
             await program.kill()
-    async with serving_http(tmp_path, servers, **ROOT) as program, client_of(program) as client:
+    async with serving_http(tmp_path, servers, settings=SETTINGS) as program, client_of(program) as client:
         retry = {**SCRIPT, **retry_of(asked)}
         done = await client.request("tools/call", retry)
         first, second, third = json.loads(text_of(done["result"]))

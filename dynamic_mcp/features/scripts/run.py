@@ -125,7 +125,10 @@ class ScriptRun:
         script = await asyncio.to_thread(self._suspended.take, name, self._binding)
         if not script.state:
             return await self.answer(sandbox)
-        self._restore(script, responses)
+        self._restore(script)
+        if self._left_s <= 0:
+            return self._describe_failure(self._late(), self._code)
+        self._call_again(script, responses)
         return await self._answer(sandbox)
 
     async def _answer(self, sandbox: Sandbox) -> Frame:
@@ -139,21 +142,26 @@ class ScriptRun:
 
     async def _finish(self, work: asyncio.Task[bytes]) -> bytes:
         """Return the result of a script that ends within its bounds. Raises ScriptFailed."""
-        left_s = self._started + self._settings.total_s - self._context.clock.now()
-        bound = asyncio.create_task(self._context.clock.sleep(max(left_s, 0.0)))
+        bound = asyncio.create_task(self._context.clock.sleep(self._left_s))
         try:
-            if left_s > 0:
-                await asyncio.wait([work, bound], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([work, bound], return_when=asyncio.FIRST_COMPLETED)
             if self._stop is not None:
                 raise self._stop
             if not work.done():
-                raise ScriptFailed(f"it took more than {self._settings.total_s:g} s in all (the bound `total`)")
+                raise self._late()
             return work.result()
         finally:
             bound.cancel()
             work.cancel()
             await asyncio.wait([work, bound])
             await self._execution.close()  # if the work has not begun
+
+    @property
+    def _left_s(self) -> float:
+        return self._started + self._settings.total_s - self._context.clock.now()
+
+    def _late(self) -> ScriptFailed:
+        return ScriptFailed(f"it took more than {self._settings.total_s:g} s in all (the bound `total`)")
 
     # --- on disk -----------------------------------------------------------------------------------------
 
@@ -215,21 +223,25 @@ class ScriptRun:
             marked_by="" if self._marking is None else self._marking.name,
         )
 
-    def _restore(self, script: SuspendedScript, responses: Mapping[str, Raw]) -> None:
-        """Begin again what was not done, and say so of what may have run."""
+    def _restore(self, script: SuspendedScript) -> None:
         self._started = self._context.clock.now() - script.elapsed_s - max(time.time() - script.saved_at, 0.0)
         self._printed, self._used_tools = script.printed, set(script.used_tools)
         self._marking = self._view().get(script.marked_by) if script.marked_by else None
         self._contents = Contents(script.handles, script.blocks)
-        self._calls = [_Call(each.id, each.group, each.name, each.arguments) for each in script.calls]
+        self._calls = [
+            _Call(each.id, each.group, each.name, each.arguments, outcome=each.outcome, took_s=each.took_s)
+            for each in script.calls
+        ]
+
+    def _call_again(self, script: SuspendedScript, responses: Mapping[str, Raw]) -> None:
+        """Begin again what was not done, and say so of what may have run."""
         work: dict[int, Awaitable[bytes]] = {id: _return(each.encode()) for id, each in script.results.items()}
         for call, kept in zip(self._calls, script.calls, strict=True):
-            call.outcome, call.took_s = kept.outcome, kept.took_s
             if call.id in script.pending and call.id not in work:
-                work[call.id] = self._call_again(call, kept, responses)
+                work[call.id] = self._continue(call, kept, responses)
         self._execution.restore(script.state, script.pending, work)
 
-    def _call_again(self, call: _Call, kept: KeptCall, responses: Mapping[str, Raw]) -> Awaitable[bytes]:
+    def _continue(self, call: _Call, kept: KeptCall, responses: Mapping[str, Raw]) -> Awaitable[bytes]:
         if kept.is_unsent:
             return self._make(call, partial(self._call, call))
         if not kept.retry:

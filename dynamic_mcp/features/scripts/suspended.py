@@ -22,6 +22,7 @@ from dynamic_mcp.features.scripts.sandbox import Pending
 from dynamic_mcp.mcp.envelope import StateRefused
 from dynamic_mcp.proxy.parked_calls import PARKED_FOR_S
 from dynamic_mcp.system import paths
+from dynamic_mcp.system.file_reader import read_private
 
 FOLDER = "scripts"
 """In the state directory."""
@@ -96,9 +97,7 @@ class SuspendedScripts:
             self._is_locked = self._lock.try_acquire()
         id, key, nonce = f"{self._process}-{secrets.token_hex(8)}", AESGCM.generate_key(256), os.urandom(_NONCE_BYTES)
         sealed = AESGCM(key).encrypt(nonce, data, _bound(id, binding))
-        file = self._folder / f"{id}{_SCRIPT}"
-        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
-            stream.write(nonce + sealed)
+        paths.write_private(self._file(id, _SCRIPT), nonce + sealed, durable=False)
         return f"{id}-{urlsafe_b64encode(key).decode()}"
 
     def forget(self, name: str) -> None:
@@ -131,9 +130,7 @@ class SuspendedScripts:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         file = self._file(id, _SCRIPT)
-        if file.stat().st_size > MOST_BYTES_OF_ONE + 1024:
-            raise StateRefused("invalid")
-        data = file.read_bytes()
+        data = read_private(file, most=MOST_BYTES_OF_ONE + 1024)
         try:
             opened = AESGCM(key).decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], _bound(id, binding))
             script = msgspec.msgpack.decode(opened, type=SuspendedScript)
@@ -173,8 +170,8 @@ def _remove_lock(file: Path) -> None:
     """Remove the lock of a process that has ended; nothing can be kept in its name any more."""
     lock = paths.FileLock(file)
     if lock.try_acquire():
-        file.unlink()
         lock.release()
+        file.unlink()
 
 
 def _split(name: str) -> tuple[str, bytes]:
