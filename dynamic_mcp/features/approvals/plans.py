@@ -14,7 +14,7 @@ from msgspec import Raw
 from dynamic_mcp.config.secrets import count_hidden, mask_text
 from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.features.approvals.questions import ApprovalKey
-from dynamic_mcp.features.approvals.store import Scope
+from dynamic_mcp.features.approvals.store import SCRIPT, Scope
 from dynamic_mcp.features.approvals.subject import Right, Subject
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.proxy.request import CallPlan, Request, UpstreamRequest
@@ -67,7 +67,7 @@ def describe_plan(request: Request, plan: CallPlan, planned: Sequence[tuple[Subj
     key = ApprovalKey(
         principal=request.principal,
         server=tuple(each.server for each in keys),
-        kind="script",
+        kind=SCRIPT,
         name=plan.name,
         definition=sha256(b"".join(each.definition for each in keys)).digest(),
         rules=tuple(each.rules for each in keys),
