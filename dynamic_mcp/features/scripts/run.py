@@ -100,11 +100,14 @@ class ScriptRun:
         self._code = wire.text(wire.member(arguments, "code")) or ""
         self._data = wire.member(arguments, "input") or wire.NULL
         functions: Functions = {"_call": self.call, "_tools": self.list_tools}
-        self._execution = Execution(self._code, self._data, settings, functions, self._print_soon, self._forget)
+        self._execution = Execution(self._code, self._data, settings, functions, self._print_soon, self._on_resume)
         self._suspended = suspended
         self._binding = _bind(request, arguments)
-        self._kept = ""
+        self._kept = ""  # the name of what is on disk
         self._version = 0  # of what is kept
+        self._given = ""  # the name that the client has
+        self._questions: Mapping[str, Frame] = {}  # of the client, by its keys
+        self._keeping: asyncio.Task[str] | None = None
 
     async def answer(self, sandbox: Sandbox) -> Frame:
         """Run the script; return its result, or the error and what was done before it.
@@ -115,6 +118,7 @@ class ScriptRun:
         self._plan = await plan_calls(self._request, self._view(), self._code, self._data, self._settings.calls)
         if self._plan is not None:
             await self._context.ask_ahead(self._request, self._plan)
+            self._forget()  # it begins, and must not begin twice
         self._started = self._context.clock.now()
         return await self._answer(sandbox)
 
@@ -174,27 +178,46 @@ class ScriptRun:
     async def _keep_unbegun(self, suspended: SuspendedScripts, questions: Mapping[str, Frame]) -> str:
         """Keep the script before it begins: it begins again, so that a person is asked again."""
         self._forget()
-        return await self._save(suspended, self._describe_state({}))
+        return await self._save(suspended, {})
 
     async def _keep_suspended(self, suspended: SuspendedScripts, questions: Mapping[str, Frame]) -> str:
         """Keep the script while its client is asked these questions; return its name, or nothing."""
         self._forget()
+        self._given = ""
         if not await self._execution.suspend():
             return ""
-        return await self._save(suspended, self._describe_state(questions))
+        self._questions = questions
+        self._given = await self._save(suspended, questions)
+        return self._given
 
-    async def _save(self, suspended: SuspendedScripts, script: SuspendedScript) -> str:
-        version = self._version
+    async def _keep_again(self, suspended: SuspendedScripts, name: str) -> str:
+        """Keep the script under the name that its client has, when it waits again."""
+        if not await self._execution.suspend() or name != self._given:
+            return ""
+        return await self._save(suspended, self._questions, name)
+
+    async def _save(self, suspended: SuspendedScripts, questions: Mapping[str, Frame], name: str = "") -> str:
+        version, script = self._version, self._describe_state(questions)
         try:
-            name = await asyncio.to_thread(suspended.save, script, self._binding)
+            name = await asyncio.to_thread(suspended.write, script, self._binding, name)
+            if not name:
+                return ""
+            if version != self._version:  # it has gone on meanwhile
+                suspended.discard(name)
+                return ""
+            suspended.publish(name)
         except OSError as exc:
             log.warning("a script that waits cannot be kept: %s", exc)
             return ""
-        if version != self._version:  # it has gone on meanwhile
-            suspended.forget(name)
-            return ""
         self._kept = name
         return name
+
+    def _on_resume(self) -> None:
+        """Called before the script goes on: what is on disk is removed first, so that no call is repeated."""
+        self._forget()
+        call, suspended, name = self._request.channel, self._suspended, self._given
+        if suspended is not None and name and isinstance(call, ModernCall) and call.is_parked and not call.is_over:
+            self._keeping = asyncio.create_task(self._keep_again(suspended, name))
 
     def _forget(self) -> None:
         """Remove the script from the disk: what was kept is not true any more."""

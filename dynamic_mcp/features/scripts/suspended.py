@@ -35,7 +35,7 @@ _NONCE_BYTES = 12
 _LEFT_AFTER_S = 3600.0
 # A process that ends may still hold its lock for a moment.
 _ENDS_WITHIN_S = 3.0
-_SCRIPT, _USED, _LOCK = ".script", ".used", ".lock"
+_SCRIPT, _WRITTEN, _USED, _LOCK = ".script", ".written", ".used", ".lock"
 
 
 class KeptCall(Struct):
@@ -77,7 +77,7 @@ class SuspendedScript(Struct):
 
 
 class SuspendedScripts:
-    """The files of one process. All methods but `forget` may wait for the disk."""
+    """The files of one process. `write` and `take` may wait for the disk."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -85,8 +85,11 @@ class SuspendedScripts:
         self._lock = paths.FileLock(folder / f"{self._process}{_LOCK}")
         self._is_locked = False
 
-    def save(self, script: SuspendedScript, binding: bytes) -> str:
-        """Write a script; return its name for `take`, or nothing where there are too many. Raises OSError."""
+    def write(self, script: SuspendedScript, binding: bytes, name: str = "") -> str:
+        """Write a script; return its name for `take`, or nothing where there are too many. Raises OSError.
+
+        It does not count before it is published. `name` is the one that the client has already, if it has.
+        """
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         data = msgspec.msgpack.encode(script)
@@ -95,10 +98,23 @@ class SuspendedScripts:
             return ""
         if not self._is_locked:
             self._is_locked = self._lock.try_acquire()
-        id, key, nonce = f"{self._process}-{secrets.token_hex(8)}", AESGCM.generate_key(256), os.urandom(_NONCE_BYTES)
-        sealed = AESGCM(key).encrypt(nonce, data, _bound(id, binding))
-        paths.write_private(self._file(id, _SCRIPT), nonce + sealed, durable=False)
-        return f"{id}-{urlsafe_b64encode(key).decode()}"
+        name = (
+            name or f"{self._process}-{secrets.token_hex(8)}-{urlsafe_b64encode(AESGCM.generate_key(256)).decode()}"
+        )
+        (id, secret), nonce = _split(name), os.urandom(_NONCE_BYTES)
+        sealed = AESGCM(secret).encrypt(nonce, data, _bound(id, binding))
+        paths.write_private(self._file(id, _WRITTEN), nonce + sealed, durable=False)
+        return name
+
+    def publish(self, name: str) -> None:
+        """Let a script that was written count, at once. Raises OSError."""
+        id = _split(name)[0]
+        self._file(id, _WRITTEN).replace(self._file(id, _SCRIPT))
+
+    def discard(self, name: str) -> None:
+        """Remove a script that was written, and is not to count."""
+        with contextlib.suppress(OSError):
+            self._file(_split(name)[0], _WRITTEN).unlink()
 
     def forget(self, name: str) -> None:
         """Remove a script that goes on, or has ended."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import sys
+import tempfile
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -15,6 +18,8 @@ from dynamic_mcp.config.access import LOCAL_NAME, Profile
 from dynamic_mcp.config.resolved import GroupConfig
 from dynamic_mcp.features.scripts import suspended
 from dynamic_mcp.features.scripts.config import Scripts
+from dynamic_mcp.identity import LOCAL
+from dynamic_mcp.mcp.envelope import StateRefused
 from dynamic_mcp.upstream.any_link import AnyLink
 from dynamic_mcp.upstream.handshake import Era, ServerInfo
 from dynamic_mcp.upstream.link import LinkOwner
@@ -318,6 +323,69 @@ async def test_a_script_that_goes_on_or_ends_leaves_nothing(tmp_path: Path) -> N
     assert done["result"]["content"][0]["text"] == "[1, 2, 3]"
     assert [*(tmp_path / suspended.FOLDER).glob("*.script")] == []
     await end(scene, client)
+
+
+async def test_a_script_that_has_begun_after_its_one_question_does_not_begin_twice(tmp_path: Path) -> None:
+    code = 'first = await call("other", "echo", {"n": 1})\nreturn await call("up", "hidden", {"n": 2})'
+    clock = FakeClock()
+    scene = asking_scene(tmp_path, clock)
+    scene.upstream.answers.pop("tools/call")
+    client = ModernClient(scene.proxy)
+    parked = await ask(client, run(code))
+    assert len([*(tmp_path / suspended.FOLDER).glob("*.script")]) == 1
+    await clock.pass_(READ_S)
+    client.begin("tools/call", {**run(code), **retry_of(parked, accept("once"))})
+    await patiently(scene.upstream.hears, "tools/call")
+    assert [*(tmp_path / suspended.FOLDER).glob("*.script")] == []
+    await end(scene, client)
+
+
+async def test_what_is_done_while_a_person_thinks_is_not_done_again_after_a_restart(tmp_path: Path) -> None:
+    code = (
+        "import asyncio\n"
+        'tool = "echo"\n'
+        "async def twice():\n"
+        '    return [await call("up", "hidden", {"n": 1}), await call("up", "hidden", {"n": 2})]\n'
+        'return await asyncio.gather(twice(), call("other", tool, {"n": 3}))'
+    )
+    clock = FakeClock()
+    scene = asking_scene(tmp_path, clock)
+    scene.upstream.answers.pop("tools/call")
+    client = ModernClient(scene.proxy)
+    parked = await ask(client, run(code))
+    for number in (1, 2):
+        call = await patiently(scene.upstream.hears, "tools/call", number)
+        scene.upstream.say({"jsonrpc": "2.0", "id": call["id"], "result": text(number)})
+    folder = tmp_path / suspended.FOLDER
+    async with asyncio.timeout(SLOW_S):  # it waits again, for the person alone
+        while kept_calls(folder, parked, run(code)) != ["done", "done", ""]:  # noqa: ASYNC110 - a file raises no event
+            await asyncio.sleep(0.02)
+    await end(scene, client)
+
+    clock = FakeClock()
+    scene = asking_scene(tmp_path, clock)
+    client = ModernClient(scene.proxy)
+    asked = await ask(client, {**run(code), **retry_of(parked)})
+    await clock.pass_(READ_S)
+    done = await ask(client, {**run(code), **retry_of(asked, accept("once"))})
+    assert done["result"]["content"][0]["text"] == "[[1, 2], 3]"
+    assert scene.upstream.heard("tools/call") == []
+    await end(scene, client)
+
+
+def kept_calls(folder: Path, parked: Json, params: Json) -> list[str]:
+    """Return the outcomes of the calls of the script on disk, as another process would find them."""
+    name = parked["result"]["requestState"].split(".", 3)[3]
+    with tempfile.TemporaryDirectory() as other:
+        for file in folder.glob("*.script"):
+            shutil.copy(file, other)
+        arguments = [LOCAL.issuer, LOCAL.subject, None, None, params["arguments"]]
+        binding = sha256(json.dumps(arguments, sort_keys=True).encode()).digest()
+        try:
+            script = suspended.SuspendedScripts(Path(other)).take(name, binding)
+        except StateRefused:
+            return []
+    return [call.outcome for call in sorted(script.calls, key=lambda each: each.name == "echo")]
 
 
 @pytest.mark.parametrize(("name", "most"), [("MOST_FILES", 0), ("MOST_BYTES_OF_ONE", 10), ("MOST_BYTES", 0)])
