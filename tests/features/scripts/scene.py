@@ -63,7 +63,10 @@ class ScriptClient(Client):
 
 
 class Scene:
-    """A proxy in front of the servers `up` and `other`; `answer` answers the calls of both."""
+    """A proxy in front of the servers `up` and `other`, of whose config `group` has members.
+
+    `answer` answers the calls of both.
+    """
 
     def __init__(
         self,
@@ -74,12 +77,13 @@ class Scene:
         clock: Clock | None = None,
         state_folder: Path | None = None,
         opener: OpenLink | None = None,
+        group: Mapping[str, Any] | None = None,
         **changes: Any,
     ) -> None:
         answers: Mapping[str, Json] = {} if answer is None else {"tools/call": answer}
         self.upstream = FakeUpstream(answers, tools=("echo", "hidden"))
         self.other = FakeUpstream(answers, tools=("echo",))
-        self.groups = [group_config(name, share=Share.ALL) for name in ("up", "other")]
+        self.groups = [group_config(name, share=Share.ALL, **(group or {})) for name in ("up", "other")]
         self.config = config_of(*self.groups, scripts=scripts or Scripts(), **changes)
         self.proxy = Proxy(
             self.config,

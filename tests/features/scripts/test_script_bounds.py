@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from dynamic_mcp.config.resolved import Timeouts
 from dynamic_mcp.features.scripts import sandbox
 from dynamic_mcp.features.scripts.config import Scripts
 from dynamic_mcp.features.scripts.workers import SPARE_FOR_S, WorkerPool
@@ -449,7 +450,8 @@ async def test_two_hundred_scripts_that_wait_each_get_their_own_answers() -> Non
         number: int = question["params"]["arguments"]["n"]
         return number
 
-    async with scripting() as (scene, client):
+    patient = Timeouts(connect_s=5, tools_s=100, resources_s=5, prompts_s=5)
+    async with scripting(group={"timeouts": patient, "concurrency": 200}) as (scene, client):
         code = 'return [input, await call("up", "echo", {"n": input})]'
         waiting = [asyncio.create_task(client.value(code, number)) for number in range(200)]
         await patiently(scene.upstream.hears, "tools/call", 200)
