@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import sys
-from collections.abc import Callable, Iterator
-from types import FrameType
 
 import pytest
 
@@ -15,6 +11,7 @@ from dynamic_mcp.errors import Unreachable
 from dynamic_mcp.proxy import lists, skill_uris
 from tests.fakes import Client, FakeUpstream, FullUpstream, Json, Opener, client_of, group_config
 from tests.modern_client import modern_client_of
+from tests.proxy.counting import counting
 from tests.proxy.skill_upstreams import SkillUpstream, list_skills, read_text
 from tests.upstreams.skills import EXTENSION, digest, main_file
 
@@ -222,23 +219,6 @@ async def test_all_pages_of_each_server_are_read() -> None:
         assert len(await list_skills(client)) == 7
 
 
-@contextlib.contextmanager
-def _counting(function: Callable[..., object]) -> Iterator[list[None]]:
-    """Note each call of a function."""
-    calls: list[None] = []
-    before = sys.getprofile()
-
-    def follow(frame: FrameType, event: str, argument: object) -> None:
-        if event == "call" and frame.f_code is function.__code__:
-            calls.append(None)
-
-    sys.setprofile(follow)
-    try:
-        yield calls
-    finally:
-        sys.setprofile(before)
-
-
 async def test_of_a_long_list_only_the_page_is_worked_on_and_each_page_has_its_own_uris(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -251,7 +231,7 @@ async def test_of_a_long_list_only_the_page_is_worked_on_and_each_page_has_its_o
         await list_skills(client)
         params: Json = {}
         while params is not None:
-            with _counting(skill_uris.listed_skill) as calls:
+            with counting(skill_uris.listed_skill) as calls:
                 page = (await client.request("skills/list", params))["result"]
             assert len(calls) == len(page["skills"]) <= 2
             found += [each["uri"] for each in page["skills"]]
