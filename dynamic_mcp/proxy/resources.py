@@ -58,11 +58,11 @@ class Resources:
 
     async def list_resources(self, request: Request) -> Frame:
         """Answer `resources/list`."""
-        return await answer_list(request, ListKind.RESOURCES, partial(_rename, request.view))
+        return await answer_list(request, ListKind.RESOURCES, partial(_rename, request.view), by_page=True)
 
     async def list_templates(self, request: Request) -> Frame:
         """Answer `resources/templates/list`."""
-        return await answer_list(request, ListKind.TEMPLATES, partial(_rename_templates, request.view))
+        return await answer_list(request, ListKind.TEMPLATES, partial(_rename_templates, request.view), by_page=True)
 
     async def read(self, request: Request) -> Frame:
         """Answer `resources/read` with the owner's unchanged result; for an unlisted URI, ask all groups."""
