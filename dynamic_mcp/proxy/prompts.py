@@ -15,7 +15,7 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.chain import Chains
 from dynamic_mcp.proxy.elicitations import name_asker
-from dynamic_mcp.proxy.listed_names import Named, find_unread, listed_names, reads_as
+from dynamic_mcp.proxy.listed_names import Named, contenders, find_unread, listed_names, reads_as
 from dynamic_mcp.proxy.lists import Item, answer_list, learn
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.view import GroupView, View
@@ -59,6 +59,8 @@ async def find_prompt(request: Request, name: str) -> Named:
     if len(found) == 1:
         return found[0]
     if not found:
+        if contenders(name, groups):
+            _refuse(name, request.view)
         for group in groups:
             group.refuse_held(AccessKind.PROMPT, name.removeprefix(f"{group.name}__"))
         return _find_unread(groups, name) or _refuse(name, request.view)
@@ -88,6 +90,8 @@ def _find(groups: list[GroupView], name: str) -> list[Named]:
     listed = _by_listed_name(groups).get(name)
     if listed is not None:
         return [listed]
+    if contenders(name, groups):
+        return []
     reading = reads_as(name, groups)
     owners = groups if reading is None else [reading[0]]
     return [(group, name) for group in owners if group.catalog and name in group.catalog.entries(ListKind.PROMPTS)]
