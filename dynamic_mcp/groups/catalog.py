@@ -133,7 +133,7 @@ class Listing(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def app_tools(self) -> Mapping[str, AppTool]:
         """What the tools of this list say of a UI, by name; without those that say nothing of one."""
-        candidates = {name: tool for name, tool in self.entries.items() if _may_have_ui(bytes(tool))}
+        candidates = {name: tool for name, tool in self.entries.items() if may_have_ui(bytes(tool))}
         if not candidates:
             return {}
         from dynamic_mcp.mcp.apps import read_app_tools
@@ -269,7 +269,7 @@ class Catalog(Struct, frozen=True, dict=True):
         return one_line(self.title) or one_line(_first_sentence(self.instructions))
 
 
-def _may_have_ui(tool: bytes) -> bool:
+def may_have_ui(tool: bytes) -> bool:
     """Return whether a tool may have one of the keys of a UI; escapes can write any key."""
     return b'"ui' in tool or b'"openai' in tool or b"\\u" in tool
 
