@@ -190,8 +190,10 @@ async def measure_base(client: Client, folder: Path) -> int:
     model = Model(Silent())
     async with model.listening():
         machine.write(client.write(model.url, {}))
-        await run(client, machine, *client.go, url=model.url)
-    return _size(next(body for body, shown in model.requests if shown.tools))
+        ran = await run(client, machine, *client.go, url=model.url, within_s=_TURN_S)
+    first = next((body for body, shown in model.requests if shown.tools), None)
+    assert first is not None, f"{client.name} by itself did not ask its model: {ran}"
+    return _size(first)
 
 
 def _size(body: Json) -> int:
