@@ -191,7 +191,8 @@ def test_a_tool_that_is_not_known_to_search_is_said_to_get_the_two_tools(world: 
     world.output.write_text(json.dumps({"mcpServers": {"plain": PLAIN}, "settings": settings}), encoding="utf-8")
 
     assert "gives Gemini CLI the two tools, since it puts all listed" in world.run("install", "gemini").err
-    assert "gives Cursor the two tools, since it is not known" in world.run("install", "cursor").err
+    assert "gives Cursor the two tools, since it tells its model the names" in world.run("install", "cursor").err
+    assert "gives Windsurf the two tools, since it is not known" in world.run("install", "windsurf").err
     config(world, plain=PLAIN)
     assert "the two tools" not in world.run("install", "gemini").err
 
