@@ -46,6 +46,31 @@ that has no row was not made, or did not come to the right calls. With `direct`,
 tools in the prompt, because `install` writes a field that keeps ours there; with `auto` it leaves the field out.
 
 """
+AFTER = """
+`auto` is not the default. It costs Claude Code less than the two tools up to the limit of `max_direct`, and more beyond it; Codex
+and Qwen Code get tools of their own for more tokens; for all others it is the two tools. And an entry that an earlier
+`install` wrote keeps all tools in the prompt, so another default would cost most who have one, until they install anew.
+
+The connectors of the OpenAI and Claude APIs are not in the table: they call a server at a public URL from the vendor's
+side, so they cannot be run without an account and the network.
+
+### What a person is asked
+
+Seen by hand, with the versions above, a config of ten tools on two servers, and nothing allowed beforehand: Claude Code with
+`--permission-prompt-tool`, Codex (`-a on-request`) and Gemini CLI in a terminal. Other clients were not asked.
+
+| client | listing | is asked for | what "always" remembers |
+|---|---|---|---|
+| Claude Code | two tools | `mcp__dynamic-mcp__get_dynamic_tools`, then `mcp__dynamic-mcp__call_dynamic_tool` with `group`, `name` and `args` | a rule with that name in the project's `.claude/settings.local.json`: the next call, of another tool, was not asked for |
+| Claude Code | direct | `mcp__dynamic-mcp__fleet1__search_invoices`, and each other tool by its name | a rule for each tool |
+| Codex | two tools | `call_dynamic_tool`, with `group`, `name` and `args`; not the search, which only reads | `approval_mode = "approve"` for `call_dynamic_tool` in `config.toml`: the next call, of another tool, was not asked for |
+| Codex | direct | nothing: both tools say that they only read (`readOnlyHint`) | - |
+| Gemini CLI | two tools | `get_dynamic_tools`, then `call_dynamic_tool` with `group`, `name` and `args` | that tool, or all of the server, until the session ends |
+| Gemini CLI | direct | `fleet1__search_invoices`, and each other tool by its name | the same |
+
+So with the two tools, "always" is for every tool of every server. What must be asked for each time is better asked by dynamic-mcp
+itself: [approval](approval.md). `settings.split_calls` at least tells tools that only read from the others.
+"""  # noqa: E501 - rows of a table
 MEASURED = ("claude", "codex", "gemini", "qwen-code", "opencode", "copilot-cli", "kilocode", "cline")
 # Tools in all, by how many servers.
 SIZES = {10: 2, 50: 5, 500: 10}
@@ -256,7 +281,7 @@ def section(rows: Mapping[Row, Sequence[str]]) -> str:
         row = (client.title, str(number), mode)
         if row in rows:
             lines.append(f"| {' | '.join((*row, *rows[row]))} |")
-    return SURFACES + WORDS + "\n".join(lines) + "\n"
+    return SURFACES + WORDS + "\n".join(lines) + "\n" + AFTER
 
 
 def rows_of(text: str) -> dict[Row, Sequence[str]]:
