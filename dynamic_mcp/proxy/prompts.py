@@ -108,4 +108,5 @@ def _by_listed_name(groups: list[GroupView]) -> dict[str, Named]:
 def _rename(view: View, items: list[Item]) -> list[Raw]:
     by_name = _by_listed_name(view.offering("prompts"))
     names_of = {(group.name, own_name): name for name, (group, own_name) in by_name.items()}
-    return [wire.with_member(entry, names_of[group.name, own_name], "name") for group, own_name, entry in items]
+    shown = ((names_of.get((group.name, own_name)), entry) for group, own_name, entry in items)
+    return [wire.with_member(entry, name, "name") for name, entry in shown if name is not None]
