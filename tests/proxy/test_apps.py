@@ -156,6 +156,22 @@ async def test_an_app_takes_no_call_that_is_meant_for_another_server(name: str, 
         assert (await client.call("evil", name))["content"] == DONE["content"]
 
 
+@pytest.mark.parametrize("name", ["b__poll", "a__b__poll"])
+async def test_of_nested_names_an_app_calls_its_own_server_or_nothing_is_sent(name: str) -> None:
+    """The tool `b__poll` of `a` is `a__b__poll` in full, which is the name of the tool `poll` of `a__b`."""
+    a = app_server(with_meta("show", LINKED), app_only("b__poll"))
+    inner = app_server(with_meta("show", {"ui": {"resourceUri": "ui://inner/page"}}), app_only("poll"))
+    async with client_of(Opener(a=[a], a__b=[inner])) as client:
+        await client.initialize(capabilities=HOST)
+        assert "a__b__poll" in await listed(client)
+        await read(client, PAGE)
+        answer = (await by_name(client, name))["result"]
+
+        assert inner.heard("tools/call") == []  # its page was not read
+        assert [each["params"]["name"] for each in a.heard("tools/call")] == ["b__poll"] * (name == "b__poll")
+        assert (answer == DONE) is (name == "b__poll")
+
+
 async def test_a_tool_that_is_not_for_apps_is_not_what_an_app_means() -> None:
     clock = app_server(with_meta("show", {"ui": {"resourceUri": PAGE, "visibility": ["model"]}}))
     other = app_server(tool("show"))

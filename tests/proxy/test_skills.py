@@ -111,6 +111,25 @@ async def test_two_skills_of_one_group_that_would_have_one_uri_have_two() -> Non
     assert texts["skill://b/b/refunds/SKILL.md"] == main_file("b", "b/refunds")
 
 
+async def test_a_group_whose_name_is_the_beginning_of_anothers_keeps_its_skills_apart() -> None:
+    groups = {
+        "x": SkillUpstream("x", {"refunds": {}, "b/refunds": {}, "__b/refunds": {}}),
+        "a": SkillUpstream("a", {"b/refunds": {}, "__b/refunds": {}}),
+        "a/b": SkillUpstream("a/b", {"refunds": {}}),
+        "a__b": SkillUpstream("a__b", {"refunds": {}}),
+    }
+    async with client_of(Opener(**{name: [each] for name, each in groups.items()})) as client:
+        await client.initialize()
+        texts = {uri: (await read_text(client, uri))[1] for uri in list(await list_skills(client))[3:]}
+
+    assert texts == {
+        "skill://a/b/refunds/SKILL.md": main_file("a", "b/refunds"),
+        "skill://a/__b/refunds/SKILL.md": main_file("a", "__b/refunds"),
+        "skill://a%2Fb/refunds/SKILL.md": main_file("a/b", "refunds"),
+        "skill://a__b/refunds/SKILL.md": main_file("a__b", "refunds"),
+    }
+
+
 async def test_one_colliding_file_changes_the_uris_of_its_whole_skill() -> None:
     plain = FakeUpstream(
         {
