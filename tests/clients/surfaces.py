@@ -42,8 +42,8 @@ and knows their names: it calls both at once when it sees them, and else searche
 | parallel | whether both calls reached the server at the same time |
 
 `max_direct` is the default with `auto`, so of 500 tools these two are beyond it, as nothing was used before. A run
-that has no row was not made, or did not come to the right calls: Copilot CLI refuses 500 tools, which are more than it
-leaves room for. With `direct`, Claude Code, Copilot CLI and Qwen Code have all tools in the prompt, because `install`
+that has no row was not made, or did not come to the right calls: Copilot CLI refuses 500 tools, which are more than
+it leaves room for. With `direct`, Claude Code, Copilot CLI and Qwen Code have all tools in the prompt, because `install`
 writes a field that keeps ours there; with `auto` it leaves the field out where the client gets all tools.
 
 """
