@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from msgspec import Raw
+from msgspec.structs import replace
 
-from dynamic_mcp.cli.client import for_each_group
+from dynamic_mcp.cli.client import CommandClient, for_each_group
 from dynamic_mcp.cli.client_opener import open_client
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
@@ -51,8 +53,9 @@ def list_tools(context: Invocation, group: str | None, detail: str, *, is_partia
 
 
 def list_entries(context: Invocation, group: str | None, kinds: Sequence[ListKind], *, is_partial: bool) -> int:
-    """Print resources or prompts; return the exit code."""
-    listings = run(_list_groups(context, context.read_groups(group), kinds))
+    """Print resources or prompts; return the exit code. Without a group, URIs are those that AI tools see."""
+    renamed = kinds if group is None and ListKind.RESOURCES in kinds else ()
+    listings = run(_list_groups(context, context.read_groups(group), kinds, renamed))
     if context.out.is_json:
         context.out.print_json(
             [{"group": each.group, **entry} for each in listings for kind in kinds for entry in _entries(each, kind)]
@@ -82,10 +85,38 @@ def search_tools(context: Invocation, group: str | None, query: str, detail: str
     return 0
 
 
-async def _list_groups(context: Invocation, config: Config, kinds: Sequence[ListKind]) -> list[GroupListing]:
+async def _list_groups(
+    context: Invocation, config: Config, kinds: Sequence[ListKind], renamed: Sequence[ListKind] = ()
+) -> list[GroupListing]:
+    """Return what each group lists; the entries of `renamed` lists as they are in the list of all groups."""
     with context.out.progress("asking", [group.name for group in config.groups]) as progress:
         async with open_client(context, config) as client:
-            return await for_each_group(client, progress, lambda group: _list_group(group, kinds))
+            listings = await for_each_group(client, progress, lambda group: _list_group(group, kinds))
+            # only now are all groups known, some of which may have the same URIs
+            return [await _rename(client, each, renamed) for each in listings] if renamed else listings
+
+
+async def _rename(client: CommandClient, listing: GroupListing, kinds: Sequence[ListKind]) -> GroupListing:
+    if listing.catalog is None:
+        return listing
+    lists = {
+        kind: replace(listing.catalog.lists[kind], entries=await _ask_for_entries(client, listing.group, kind))
+        for kind in kinds
+        if listing.catalog.entries(kind)
+    }
+    return dataclasses.replace(listing, catalog=listing.catalog.with_lists(lists))
+
+
+async def _ask_for_entries(client: CommandClient, group: str, kind: ListKind) -> dict[str, Raw]:
+    entries: dict[str, Raw] = {}
+    params: dict[str, object] = {"group": group}
+    while True:
+        page = wire.members(await client.ask(kind.method, params))
+        for entry in wire.elements(page[kind.member]):
+            entries[wire.text(wire.member(entry, kind.key)) or ""] = entry
+        if "nextCursor" not in page:
+            return entries
+        params["cursor"] = page["nextCursor"]
 
 
 async def _list_group(group: ClientGroup, kinds: Sequence[ListKind]) -> GroupListing:

@@ -115,7 +115,7 @@ def _check_access(config: Config, load_catalogs: KnownCatalogs) -> list[Finding]
 
 
 def _check_direct(config: Config, load_catalogs: KnownCatalogs) -> list[Finding]:
-    if not any(each.direct.is_all for each in config.presentations.values()):
+    if not any(each.direct.is_all or each.direct.is_auto for each in config.presentations.values()):
         return []
     from dynamic_mcp.doctor.direct import check_max_direct
 

@@ -7,7 +7,7 @@ import difflib
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import click
 from msgspec import Struct
@@ -35,6 +35,8 @@ from dynamic_mcp.importer.journal import ChangedSince, JournalEntry
 from dynamic_mcp.importer.model import Machine, ToolScope
 from dynamic_mcp.importer.planner import RemainingServer, Replacement, plan_replacement, read_output
 from dynamic_mcp.proxy.known_clients import KnownClient, find_known_tool
+
+_THIS_MACHINE = frozenset(("localhost", "127.0.0.1", "::1"))
 
 
 class Start(Struct, frozen=True):
@@ -98,7 +100,8 @@ def _install(
     else:
         needed = RequiredVariables(variables_in(start.headers), {})
     program, caveat = find_own_program()
-    is_auto = config is not None and _uses_auto(config, start.profile)
+    listing = config if url is None else _find_served_config(context, url)
+    is_auto = listing is not None and _uses_auto(listing, start.profile)
     known = find_known_tool(adapter.name) if is_auto else None
     result = plan_installation(
         adapter,
@@ -215,6 +218,16 @@ def _scope(adapter: Adapter, scope: str, machine: Machine) -> ToolScope:
             find_target(adapter, each, machine)
             return each
     return ToolScope.USER
+
+
+def _find_served_config(context: Invocation, url: str) -> Path | None:
+    """Return the config that is served at a URL, as far as it is known: the one that is named, or this machine's."""
+    is_here = (urlsplit(url).hostname or "") in _THIS_MACHINE
+    try:
+        config = context.explicit_path() or (context.config_path().absolute() if is_here else None)
+    except ConfigError:  # there is none
+        return None
+    return config if config is not None and config.is_file() else None
 
 
 def _uses_auto(config: Path, profile: str | None) -> bool:

@@ -165,7 +165,7 @@ class Shared(Section, frozen=True):
     retry: Annotated[Mapping[str, int], PresentFields(Retry), "How often to try to connect."] = {}
     direct: Annotated[
         Direct | None,
-        "`true` lists all tools of the server directly, as `<server>__<tool>`, instead of behind the two meta-tools;"
+        "`true` lists all tools of the server directly, as `<server>__<tool>`, instead of behind the two tools;"
         " a list of names or globs lists these tools directly as well; `auto` lists all to AI tools that search"
         " listed tools themselves. Default: false.",
         Everyday(),
@@ -306,7 +306,7 @@ class Settings(Section, frozen=True):
     max_direct: Annotated[
         Annotated[DirectLimit | Literal[False] | None, Switch()],
         "How much is listed directly at most: named tools and the most used ones first, and the rest behind the two"
-        " meta-tools; `false` lifts the limit. Default: 120 tools or 20000 tokens.",
+        " tools; `false` lifts the limit. Default: 120 tools or 20000 tokens.",
     ] = None
     log: Annotated[Log, "The log of a serving proxy.", Everyday()] = Log()
     daemon: Annotated[

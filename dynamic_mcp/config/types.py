@@ -207,7 +207,7 @@ def check_globs(globs: Sequence[str]) -> tuple[str, ...]:
 
 
 class DirectTools(Struct, frozen=True):
-    """The tools that are listed directly: all, and then not behind the meta-tools, or those that match the globs.
+    """The tools that are listed directly: all, and then not behind the two tools, or those that match the globs.
 
     `is_auto`: all for clients that search listed tools themselves, and none for the others.
     """

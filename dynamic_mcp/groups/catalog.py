@@ -5,6 +5,7 @@ An entry that cannot be used is left out by itself; the others stay, in the upst
 
 from __future__ import annotations
 
+import asyncio
 import re
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
@@ -32,6 +33,8 @@ MAX_ENTRIES = 50_000
 # The most complaints about one list; a server may have any number of invalid entries.
 _MAX_COMPLAINTS = 10
 _LONGEST_KEY_SHOWN = 60
+# How many entries are looked at before others have their turn.
+_ENTRIES_AT_ONCE = 500
 # Input schemas that are kept compiled; a model uses few tools at a time.
 MAX_COMPILED = 128
 
@@ -130,7 +133,7 @@ class Listing(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def app_tools(self) -> Mapping[str, AppTool]:
         """What the tools of this list say of a UI, by name; without those that say nothing of one."""
-        candidates = {name: tool for name, tool in self.entries.items() if _may_have_ui(bytes(tool))}
+        candidates = {name: tool for name, tool in self.entries.items() if may_have_ui(bytes(tool))}
         if not candidates:
             return {}
         from dynamic_mcp.mcp.apps import read_app_tools
@@ -266,7 +269,7 @@ class Catalog(Struct, frozen=True, dict=True):
         return one_line(self.title) or one_line(_first_sentence(self.instructions))
 
 
-def _may_have_ui(tool: bytes) -> bool:
+def may_have_ui(tool: bytes) -> bool:
     """Return whether a tool may have one of the keys of a UI; escapes can write any key."""
     return b'"ui' in tool or b'"openai' in tool or b"\\u" in tool
 
@@ -289,7 +292,9 @@ async def read_list(ask: Ask, kind: ListKind, *, rules: ListRules = LEGACY_RULES
     """
     found, rest, complaints, hints = await _all_pages(ask, kind, rules)
     entries: dict[str, Raw] = {}
-    for entry in found[:MAX_ENTRIES]:
+    for number, entry in enumerate(found[:MAX_ENTRIES], 1):
+        if number % _ENTRIES_AT_ONCE == 0:
+            await asyncio.sleep(0)
         key = _key(entry, kind)
         if fault := _fault_of(entry, key, kind, entries, rules):
             complaints.append(fault)

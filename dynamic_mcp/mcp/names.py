@@ -9,6 +9,7 @@ from urllib.parse import quote, unquote
 _ALLOWED = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NOT_ALLOWED = re.compile(r"[^A-Za-z0-9_-]")
 _DIGEST = 8
+_SHORT_FORM = re.compile(r"[A-Za-z0-9_-]{0,55}_[0-9a-f]{8}")
 _SCHEME = "dynamic-mcp://"
 # The scheme of the pages of MCP Apps (SEP-1865): hosts render nothing with another one.
 _UI = "ui://"
@@ -27,6 +28,16 @@ def hashed_name(group: str, name: str) -> str:
     digest = sha256(f"{group}\0{name}".encode()).hexdigest()[:_DIGEST]
     readable = _NOT_ALLOWED.sub("_", f"{group}__{name}")[: 64 - _DIGEST - 1]
     return f"{readable}_{digest}"
+
+
+def is_short_form(listed: str) -> bool:
+    """Return whether a name has the shape of a shortened form, whatever the digest is of."""
+    return _SHORT_FORM.fullmatch(listed) is not None
+
+
+def short_forms_begin(group: str) -> str:
+    """Return what all shortened forms of a group's names begin with."""
+    return _NOT_ALLOWED.sub("_", f"{group}__")[: 64 - _DIGEST - 1]
 
 
 def group_uri(group: str, uri: str) -> str:

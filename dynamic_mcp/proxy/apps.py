@@ -6,7 +6,6 @@ a URI, neither has it, and both are listed as `ui://<group>+<rest>`. What tools 
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator
 from weakref import WeakKeyDictionary
 
@@ -25,17 +24,29 @@ _LISTS = (ListKind.RESOURCES, ListKind.TEMPLATES)
 
 
 class AppLinks:
-    """Whose each `ui://` URI is, among the groups of a view that offer resources."""
+    """Whose each `ui://` URI is, among the groups of a view that offer resources, as they were last looked at.
+
+    `links_of` looks at them once, so whatever shows many tools gets this once, and asks for each tool.
+    """
 
     def __init__(self, view: View) -> None:
         self._groups = {group.name: group for group in view.offering("resources")}
-        self._catalogs: list[Catalog | None] = []
-        self._owners: dict[str, GroupView | None] = {}
-        self._with_pages: set[str] = set()
+        self._catalogs: dict[str, Catalog | None] = dict.fromkeys(self._groups)
+        self._known: dict[str, frozenset[str]] = {}
+        self._owners: dict[str, tuple[GroupView, ...]] = {}
+
+    def look(self) -> AppLinks:
+        """Find again what the groups know of which the catalog has changed, and no other."""
+        for name, group in self._groups.items():
+            catalog = group.catalog
+            if catalog is not self._catalogs[name]:
+                self._catalogs[name] = catalog
+                self._update(group, frozenset(() if catalog is None else self._find_known(group, catalog)))
+        return self
 
     def shown_uri(self, group: GroupView, uri: str) -> str:
         """Return the URI, or template, by which clients know one of a group."""
-        is_its_own = self._look().get(uri) is group and self._reads_as(uri) is None
+        is_its_own = self._owners.get(uri) == (group,) and self._reads_as(uri) is None
         return uri if is_its_own else names.group_ui_uri(group.name, uri)
 
     def find(self, uri: str) -> tuple[GroupView, str] | None:
@@ -45,12 +56,10 @@ class AppLinks:
         """
         if (found := self._reads_as(uri)) is not None:
             return found
-        owners = self._look()
-        if uri not in owners:
-            return None
-        if (owner := owners[uri]) is None:
+        owners = self._owners.get(uri, ())
+        if len(owners) > 1:
             raise ResourceNotFound(uri)
-        return owner, uri
+        return (owners[0], uri) if owners else None
 
     def show(self, group: GroupView, tool: str, catalog: Catalog) -> Raw:
         """Return the definition that a catalog of a group has of a tool, with the links that clients know.
@@ -75,8 +84,7 @@ class AppLinks:
             return False
         if app.is_for_model:
             return any(self._may_read(group, uri) for uri in app.links.values())
-        self._look()
-        return app.is_for_app and group.name in self._with_pages
+        return app.is_for_app and bool(self._known.get(group.name))
 
     def _link(self, group: GroupView, uri: str) -> str | None:
         return self.shown_uri(group, uri) if self._may_read(group, uri) else None
@@ -90,32 +98,27 @@ class AppLinks:
         group = None if named is None else self._groups.get(named[0])
         return None if named is None or group is None else (group, named[1])
 
-    def _look(self) -> dict[str, GroupView | None]:
-        """Return the owner of each URI, found again when catalogs have changed; None where several know it."""
-        catalogs = [group.catalog for group in self._groups.values()]
-        if len(catalogs) != len(self._catalogs) or not all(map(operator.is_, catalogs, self._catalogs)):
-            owners: dict[str, GroupView | None] = {}
-            with_pages = set[str]()
-            for group in self._groups.values():
-                for uri in set(self._known(group)):
-                    owners[uri] = None if uri in owners else group
-                    with_pages.add(group.name)
-            self._catalogs, self._owners, self._with_pages = catalogs, owners, with_pages
-        return self._owners
+    def _update(self, group: GroupView, known: frozenset[str]) -> None:
+        before = self._known.get(group.name, frozenset())
+        for uri in before - known:
+            others = tuple(each for each in self._owners.pop(uri) if each is not group)
+            if others:
+                self._owners[uri] = others
+        for uri in known - before:
+            self._owners[uri] = (*self._owners.get(uri, ()), group)
+        self._known[group.name] = known
 
-    def _known(self, group: GroupView) -> Iterator[str]:
+    def _find_known(self, group: GroupView, catalog: Catalog) -> Iterator[str]:
         """Yield the URIs and templates of UIs that a group lists, or names in its tools: those need not be listed."""
-        if group.catalog is None:
-            return
-        for app in group.catalog.app_tools.values():
+        for app in catalog.app_tools.values():
             yield from (uri for uri in app.links.values() if self._may_read(group, uri))
         for kind in _LISTS:
-            yield from filter(names.is_ui, group.catalog.entries(kind))
+            yield from filter(names.is_ui, catalog.entries(kind))
 
 
 def links_of(view: View) -> AppLinks:
-    """Return whose the `ui://` URIs of a view are."""
-    return view.derive(AppLinks)
+    """Return whose the `ui://` URIs of a view are at this moment."""
+    return view.derive(AppLinks).look()
 
 
 class OpenApps:

@@ -27,7 +27,7 @@ from dynamic_mcp.mcp.wire import EMPTY_OBJECT, Frame
 from dynamic_mcp.proxy.chain import Chains
 from dynamic_mcp.proxy.direct_listing import DirectListing, ListedTools
 from dynamic_mcp.proxy.elicitations import name_asker
-from dynamic_mcp.proxy.listed_names import Named, find_unread, listed_names, reads_as
+from dynamic_mcp.proxy.listed_names import Named, contenders, find_unread, listed_names, reads_as
 from dynamic_mcp.proxy.lists import learn
 from dynamic_mcp.proxy.misfits import explain, must_fit
 from dynamic_mcp.proxy.request import Request
@@ -132,7 +132,7 @@ class Calls:
         listed = self._listed_tools(request.view)
         if unread := [group for group in listed.groups() if name.startswith(f"{group.name}__") and not _knows(group)]:
             await learn(request.client, unread, [ListKind.TOOLS], FIND_WITHIN_S)
-        if (tool := listed.find(name)) is not None:
+        if (tool := listed.find(name)) is not None or (tool := await _find_contended(request, name)) is not None:
             return await self._call(request, tool, params)
         of_app = self._find_of_apps(request, name)
         tool = of_app or await _find_owned(request, name) or await self._find_only(request, name)
@@ -171,6 +171,8 @@ class Calls:
     async def _find_only(self, request: Request, name: str) -> Named:
         """Return the one tool that a name means without a group. Raises NotFound and InvalidArguments."""
         view = request.view
+        if (contended := await _find_contended(request, name)) is not None:
+            return contended
         found = _find_by_name(view, name)
         if not found:
             await learn(request.client, view.offering("tools"), [ListKind.TOOLS], FIND_WITHIN_S)
@@ -346,6 +348,26 @@ def _find_by_listed_name(view: View, name: str) -> Named | None:
     groups = view.offering("tools")
     known = ((group, tool) for group in groups if group.catalog for tool in group.catalog.model_tools)
     return listed_names(known, groups).get(name)
+
+
+async def _find_contended(request: Request, name: str) -> Named | None:
+    """Return the tool that a name means that may be the short form of several groups; None if it is no such name.
+
+    Raises InvalidArguments where no tool is known to be listed by it.
+    """
+    view = request.view
+    groups = contenders(name, view.offering("tools"))
+    if not groups:
+        return None
+    await learn(request.client, groups, [ListKind.TOOLS], FIND_WITHIN_S)
+    found = _find_by_listed_name(view, name)
+    if found is None or found[0] not in groups or not all(map(_knows, groups)):
+        owners = ", ".join(f"`{group.name}`" for group in groups)
+        raise InvalidArguments(
+            f"`{name[:_LONGEST_SHOWN]}` is not known to be a tool of one of the groups {owners}; nothing was sent",
+            hint=f"name the group: `{GET}` shows its tools",
+        )
+    return found
 
 
 async def _find_owned(request: Request, name: str) -> Named | None:

@@ -6,6 +6,7 @@ import logging
 import operator
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 from weakref import ref
 
 from msgspec import Raw
@@ -18,6 +19,9 @@ from dynamic_mcp.proxy.listed_names import Named, listed_names
 from dynamic_mcp.proxy.lists import WAIT_S, learn
 from dynamic_mcp.proxy.surface import Surface
 from dynamic_mcp.proxy.view import GroupView, View
+
+if TYPE_CHECKING:  # loaded with the first tool that has a UI
+    from dynamic_mcp.proxy.apps import AppLinks
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +47,7 @@ class ListedTools:
         self._view = ref(view)
         self._catalogs: dict[GroupView, Catalog | None] = {}
         self._by_name: dict[str, Named] = {}
+        self._app_links: AppLinks | None = None
         self._listings: dict[Surface, DirectListing] = {}
 
     def listing(self, surface: Surface) -> DirectListing:
@@ -78,6 +83,7 @@ class ListedTools:
             map(operator.is_, catalogs.values(), self._catalogs.values())
         ):
             self._catalogs = catalogs
+            self._app_links = None
             self._by_name = listed_names(_tools_of(groups), groups)
         return self._by_name
 
@@ -91,9 +97,7 @@ class ListedTools:
         assert catalog is not None, "only tools of known catalogs are named"
         entry = catalog.tools[own_name]
         if own_name in catalog.app_tools:
-            from dynamic_mcp.proxy.apps import links_of
-
-            entry = links_of(self._find_view()).show(group, own_name, catalog)
+            entry = self._find_app_links().show(group, own_name, catalog)
         return wire.with_member(entry, name, "name")
 
     def is_of_app(self, tool: Named) -> bool:
@@ -101,9 +105,15 @@ class ListedTools:
         group, name = tool
         if group.catalog is None or name not in group.catalog.app_tools:
             return False
-        from dynamic_mcp.proxy.apps import links_of
+        return self._find_app_links().is_of_app(group, name)
 
-        return links_of(self._find_view()).is_of_app(group, name)
+    def _find_app_links(self) -> AppLinks:
+        """Return whose the links of tools are: looked at once for all tools, and again when `by_name` has changed."""
+        if self._app_links is None:
+            from dynamic_mcp.proxy.apps import links_of
+
+            self._app_links = links_of(self._find_view())
+        return self._app_links
 
     def _find_view(self) -> View:
         view = self._view()

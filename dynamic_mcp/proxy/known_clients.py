@@ -86,6 +86,41 @@ KNOWN_CLIENTS = (
         source="https://opencode.ai/docs/mcp-servers",
         tried="1.18.33",
     ),
+    KnownClient(
+        name="kilo",
+        title="Kilo",
+        tool="kilocode",
+        searches_tools=False,
+        why="it puts all listed tools into each request",
+        source="https://kilo.ai/docs/automate/mcp/using-in-kilo-code",
+        tried="7.7.7",
+    ),
+    KnownClient(
+        name="copilot-cli",
+        title="Copilot CLI",
+        tool="copilot-cli",
+        searches_tools=False,
+        why="it put all listed tools into each request of the model that it was tried with",
+        source="https://docs.github.com/copilot/concepts/agents/about-copilot-cli",
+        tried="1.0.102",
+    ),
+    KnownClient(
+        name="@cline/core",
+        title="Cline",
+        tool="cline",
+        searches_tools=False,
+        why="it puts all listed tools into each request",
+        source="https://docs.cline.bot/mcp/mcp-overview",
+        tried="3.0.65",
+    ),
+    KnownClient(
+        name="cursor*",
+        title="Cursor",
+        tool="cursor",
+        searches_tools=False,
+        why="it tells its model the names of all listed tools, and its version does not say what else",
+        source="https://cursor.com/blog/dynamic-context-discovery",
+    ),
 )
 
 

@@ -19,15 +19,30 @@ Named = tuple[GroupView, str]
 def listed_names(entries: Iterable[Named], groups: Sequence[GroupView]) -> dict[str, Named]:
     """Return each entry by the name that it is listed with.
 
-    One that reads as another group's, or that clients do not take, gets its short form.
+    One that reads as another group's, as the short form of one, or that clients do not take, gets its short form.
+    Entries of two groups with the same short form are not listed.
     """
-    shown = [(group, name, _is_plain(group, name, groups)) for group, name in entries]
-    short = {names.hashed_name(group.name, name) for group, name, is_plain in shown if not is_plain}
     found: dict[str, Named] = {}
-    for group, name, is_plain in shown:
-        full = names.qualified_name(group.name, name)
-        found[full if is_plain and full not in short else names.hashed_name(group.name, name)] = (group, name)
-    return found
+    twice = set[str]()
+    for group, name in entries:
+        is_plain = _is_plain(group, name, groups)
+        listed = f"{group.name}__{name}" if is_plain else names.hashed_name(group.name, name)
+        if not is_plain and found.get(listed, (group,))[0] is not group:
+            twice.add(listed)
+        found[listed] = (group, name)
+    return {listed: each for listed, each in found.items() if listed not in twice} if twice else found
+
+
+def contenders(name: str, groups: Sequence[GroupView]) -> list[GroupView]:
+    """Return the groups of which a name may be a short form, if there are several; the name may be of no other.
+
+    Such a name means what is listed by it, and nothing else: what one server calls its own must not read as the short
+    form of another one's.
+    """
+    if not names.is_short_form(name):
+        return []
+    found = [group for group in groups if name.startswith(names.short_forms_begin(group.name))]
+    return found if len(found) > 1 else []
 
 
 def reads_as(name: str, groups: Sequence[GroupView]) -> Named | None:
@@ -54,4 +69,5 @@ def _is_plain(group: GroupView, name: str, groups: Sequence[GroupView]) -> bool:
     """Return whether clients take `<group>__<name>`, and it reads as this group's."""
     full = f"{group.name}__{name}"
     reading = reads_as(full, groups)
-    return reading is not None and reading[0] is group and names.qualified_name(group.name, name) == full
+    is_its_own = reading is not None and reading[0] is group and names.qualified_name(group.name, name) == full
+    return is_its_own and not contenders(full, groups)

@@ -19,6 +19,8 @@ from dynamic_mcp.proxy.view import GroupView, View
 # A list waits for groups that are about to tell what they have, but not for long.
 WAIT_S = 2.0
 PAGE_ENTRIES = 1000
+# How many entries of a page are renamed before others have their turn.
+_RENAMED_AT_ONCE = 100
 MISSING = "dynamic-mcp/missing"
 
 # A group's entry under its key there.
@@ -39,8 +41,17 @@ async def answer_list(request: Request, kind: ListKind, rename: Rename, *, by_pa
     items = [(group, key, entry) for group in chosen for key, entry in _entries(group, kind)]
     result = page(kind, items if by_page else rename(items), start, _rest(chosen, kind))
     if by_page:
-        result[kind.member] = rename(items[start : start + PAGE_ENTRIES])
+        result[kind.member] = await _rename_in_turns(rename, items[start : start + PAGE_ENTRIES])
     return wire.result_frame(result)
+
+
+async def _rename_in_turns(rename: Rename, items: list[Item]) -> list[Raw]:
+    renamed: list[Raw] = []
+    for at in range(0, len(items), _RENAMED_AT_ONCE):
+        if at:
+            await asyncio.sleep(0)
+        renamed += rename(items[at : at + _RENAMED_AT_ONCE])
+    return renamed
 
 
 def page(kind: ListKind, entries: Sequence[object], start: int, rest: Mapping[str, object]) -> dict[str, object]:

@@ -15,7 +15,7 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.chain import Chains
 from dynamic_mcp.proxy.elicitations import name_asker
-from dynamic_mcp.proxy.listed_names import Named, find_unread, listed_names, reads_as
+from dynamic_mcp.proxy.listed_names import Named, contenders, find_unread, listed_names, reads_as
 from dynamic_mcp.proxy.lists import Item, answer_list, learn
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.view import GroupView, View
@@ -59,6 +59,8 @@ async def find_prompt(request: Request, name: str) -> Named:
     if len(found) == 1:
         return found[0]
     if not found:
+        if contenders(name, groups):
+            _refuse(name, request.view)
         for group in groups:
             group.refuse_held(AccessKind.PROMPT, name.removeprefix(f"{group.name}__"))
         return _find_unread(groups, name) or _refuse(name, request.view)
@@ -88,6 +90,8 @@ def _find(groups: list[GroupView], name: str) -> list[Named]:
     listed = _by_listed_name(groups).get(name)
     if listed is not None:
         return [listed]
+    if contenders(name, groups):
+        return []
     reading = reads_as(name, groups)
     owners = groups if reading is None else [reading[0]]
     return [(group, name) for group in owners if group.catalog and name in group.catalog.entries(ListKind.PROMPTS)]
@@ -104,4 +108,5 @@ def _by_listed_name(groups: list[GroupView]) -> dict[str, Named]:
 def _rename(view: View, items: list[Item]) -> list[Raw]:
     by_name = _by_listed_name(view.offering("prompts"))
     names_of = {(group.name, own_name): name for name, (group, own_name) in by_name.items()}
-    return [wire.with_member(entry, names_of[group.name, own_name], "name") for group, own_name, entry in items]
+    shown = ((names_of.get((group.name, own_name)), entry) for group, own_name, entry in items)
+    return [wire.with_member(entry, name, "name") for name, entry in shown if name is not None]

@@ -32,7 +32,7 @@ from dynamic_mcp.proxy.result_store import ResultStore
 from dynamic_mcp.proxy.view import GroupView, View
 
 if TYPE_CHECKING:  # loaded with the first server that has a UI
-    from dynamic_mcp.proxy.apps import OpenApps
+    from dynamic_mcp.proxy.apps import AppLinks, OpenApps
 
 _PAGES = (ListKind.RESOURCES, ListKind.TEMPLATES, ListKind.TOOLS)
 _ALL = (ListKind.RESOURCES, ListKind.TEMPLATES, ListKind.SKILLS)
@@ -58,11 +58,11 @@ class Resources:
 
     async def list_resources(self, request: Request) -> Frame:
         """Answer `resources/list`."""
-        return await answer_list(request, ListKind.RESOURCES, partial(_rename, request.view))
+        return await answer_list(request, ListKind.RESOURCES, partial(_rename, request.view), by_page=True)
 
     async def list_templates(self, request: Request) -> Frame:
         """Answer `resources/templates/list`."""
-        return await answer_list(request, ListKind.TEMPLATES, partial(_rename_templates, request.view))
+        return await answer_list(request, ListKind.TEMPLATES, partial(_rename_templates, request.view), by_page=True)
 
     async def read(self, request: Request) -> Frame:
         """Answer `resources/read` with the owner's unchanged result; for an unlisted URI, ask all groups."""
@@ -214,11 +214,10 @@ async def _find_page(request: Request, groups: list[GroupView], uri: str) -> Res
     """
     from dynamic_mcp.proxy.apps import links_of
 
-    links = links_of(request.view)
-    found = links.find(uri)
+    found = links_of(request.view).find(uri)
     if found is None:
         await learn(request.client, request.view.offering("resources"), _PAGES, FIND_WITHIN_S)
-        found = links.find(uri)
+        found = links_of(request.view).find(uri)
     if found is None:
         made = [group for group in groups if _has_template_of(group, uri)]
         owner = made[0] if len(made) == 1 else find_unread(groups, ListKind.RESOURCES, uri)
@@ -257,9 +256,10 @@ async def _owner_or_not_found(request: Request, uri: str) -> Resource:
 
 def _rename(view: View, items: list[Item]) -> list[Raw]:
     groups = view.offering("resources")
+    links = _find_links(view, items)
     return [
-        _rename_page(view, group, uri, entry, ListKind.RESOURCES)
-        if names.is_ui(uri)
+        _rename_page(links, group, uri, entry, ListKind.RESOURCES)
+        if links is not None and names.is_ui(uri)
         else entry
         if skill_uris.find(groups, uri) == (group, uri) and not names.is_ours(uri)
         else wire.with_member(entry, _group_uri(group, uri), "uri")
@@ -269,9 +269,10 @@ def _rename(view: View, items: list[Item]) -> list[Raw]:
 
 def _rename_templates(view: View, items: list[Item]) -> list[Raw]:
     groups = view.offering("resources")
+    links = _find_links(view, items)
     return [
-        _rename_page(view, group, template, entry, ListKind.TEMPLATES)
-        if names.is_ui(template)
+        _rename_page(links, group, template, entry, ListKind.TEMPLATES)
+        if links is not None and names.is_ui(template)
         else entry
         if _find_listing(groups, template, ListKind.TEMPLATES) is group and not names.is_ours(template)
         else wire.with_member(entry, names.group_template(group.name, template), "uriTemplate")
@@ -279,10 +280,17 @@ def _rename_templates(view: View, items: list[Item]) -> list[Raw]:
     ]
 
 
-def _rename_page(view: View, group: GroupView, uri: str, entry: Raw, kind: ListKind) -> Raw:
+def _find_links(view: View, items: list[Item]) -> AppLinks | None:
+    """Return whose the pages of apps are; None where there are none among these."""
+    if not any(names.is_ui(uri) for _, uri, _ in items):
+        return None
     from dynamic_mcp.proxy.apps import links_of
 
-    shown = links_of(view).shown_uri(group, uri)
+    return links_of(view)
+
+
+def _rename_page(links: AppLinks, group: GroupView, uri: str, entry: Raw, kind: ListKind) -> Raw:
+    shown = links.shown_uri(group, uri)
     return entry if shown == uri else wire.with_member(entry, shown, kind.key)
 
 

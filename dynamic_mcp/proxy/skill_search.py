@@ -45,24 +45,28 @@ class SkillSearch:
 
         indexed = {group.name: (group, await self._index(group)) for group in groups}
         matches = rank([each.index for _, each in indexed.values()], query, limit=MAX_SKILLS)
+        beside = view.offering("resources")
         rows: list[str] = []
         for match in matches:
             group, each = indexed[match.group]
             entry = each.entries[each.uris[match.name]]
-            rows.append(format_skill(view, group, entry, detail or Detail.BRIEF, shows_group=shows_group))
+            rows.append(_format(beside, group, entry, detail or Detail.BRIEF, shows_group=shows_group))
         return rows
 
     async def _index(self, group: GroupView) -> _Indexed:
         entries, indexed = skills_of(group), self._indexed.get(group)
         if indexed is not None and indexed.entries is entries:
             return indexed
-        from dynamic_mcp.search import GroupIndex
-
-        uris = {_name(uri): uri for uri in entries}
-        texts = {name: _searched(entries[uri]) for name, uri in uris.items()}
-        index = await asyncio.to_thread(GroupIndex, group.name, texts, "")
-        indexed = self._indexed[group] = _Indexed(index, entries, uris)
+        indexed = self._indexed[group] = await asyncio.to_thread(_build_index, group.name, entries)
         return indexed
+
+
+def _build_index(group: str, entries: Mapping[str, Raw]) -> _Indexed:
+    from dynamic_mcp.search import GroupIndex
+
+    uris = {_name(uri): uri for uri in entries}
+    texts = {name: _searched(entries[uri]) for name, uri in uris.items()}
+    return _Indexed(GroupIndex(group, texts, ""), entries, uris)
 
 
 def skills_of(group: GroupView) -> Mapping[str, Raw]:
@@ -72,14 +76,14 @@ def skills_of(group: GroupView) -> Mapping[str, Raw]:
 
 def list_skills(view: View, group: GroupView, detail: Detail) -> Iterator[str]:
     """Yield the skills of a group, each as one compact JSON object."""
+    beside = view.offering("resources")
     for entry in skills_of(group).values():
-        yield format_skill(view, group, entry, detail, shows_group=False)
+        yield _format(beside, group, entry, detail, shows_group=False)
 
 
-def format_skill(view: View, group: GroupView, entry: Raw, detail: Detail, *, shows_group: bool) -> str:
-    """Return a skill as one compact JSON object."""
+def _format(beside: Sequence[GroupView], group: GroupView, entry: Raw, detail: Detail, *, shows_group: bool) -> str:
     front_matter = wire.member(entry, "frontmatter")
-    uri = wire.text(wire.member(skill_uris.listed_skill(view, group, entry), "uri")) or ""
+    uri = wire.text(wire.member(skill_uris.listed_skill(beside, group, entry), "uri")) or ""
     members = {"group": group.name} if shows_group else {}
     members |= {"name": wire.text(wire.member(front_matter, "name")) or _name(uri)}
     description = wire.text(wire.member(front_matter, "description")) or ""

@@ -13,7 +13,7 @@ from msgspec import Raw
 
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.mcp import names, wire
-from dynamic_mcp.proxy.view import GroupView, View
+from dynamic_mcp.proxy.view import GroupView
 
 
 def has_skills(group: GroupView) -> bool:
@@ -53,11 +53,10 @@ def candidates(groups: Sequence[GroupView], uri: str) -> list[tuple[GroupView, s
     return [(group, uri) for group in groups] if reading is None else [(reading[0], uri), reading]
 
 
-def listed_skill(view: View, group: GroupView, entry: Raw) -> Raw:
-    """Return the entry of a skill as it is listed here: its URIs may change, and nothing else."""
+def listed_skill(groups: Sequence[GroupView], group: GroupView, entry: Raw) -> Raw:
+    """Return the entry of a skill as it is listed beside these groups: its URIs may change, and nothing else."""
     members = wire.members(entry)
     uri, files = wire.text(members.get("uri")) or "", _files(members)
-    groups = view.offering("resources")
     if all(_means(groups, group, each) for each in (uri, *(each for each, _ in files))):
         return entry
     return renamed_skill(group, entry)

@@ -40,10 +40,11 @@ class Skills:
 
     async def list_skills(self, request: Request) -> Frame:
         """Answer `skills/list`."""
+        groups = request.view.offering("resources")
         return await answer_list(
             request,
             _KIND,
-            lambda items: [skill_uris.listed_skill(request.view, group, entry) for group, _, entry in items],
+            lambda items: [skill_uris.listed_skill(groups, group, entry) for group, _, entry in items],
             by_page=True,
         )
 
@@ -131,7 +132,7 @@ class Skills:
             return answer
         try:
             group = owner[0]
-            shown = skill_uris.listed_skill(request.view, group, entry)
+            shown = skill_uris.listed_skill(request.view.offering("resources"), group, entry)
             if is_renamed and shown is entry:
                 shown = skill_uris.renamed_skill(group, entry)
             return answer if shown is entry else Frame(result=wire.with_member(answer.result, shown, "skill"))

@@ -48,8 +48,10 @@ _REPEATABLE = frozenset(
 )
 _LISTS = ("tools", "resources", "prompts")
 _PAGE = b"page "
-# The number of pages of apps that are noted: of a server that has very many, the latest ones.
-_MOST_PAGES = 16
+# Which pages of apps are noted: the latest ones. Each is read once more when another process takes over, and one page
+# of a server is enough for all its tools.
+_MOST_PAGES = 64
+_MOST_PAGE_BYTES = 32 << 10
 
 
 class Continuation(Struct, frozen=True):
@@ -87,11 +89,11 @@ class SessionJournal:
                 self.bound_pages(name)
 
     def bound_pages(self, name: bytes) -> None:
-        """Remove the note of the page that was opened first, if this one of another page is one too many."""
+        """Remove the notes of the pages that were opened first, if this one of another page is too much."""
         if name.startswith(_PAGE):
             self._pages.pop(name, None)
             self._pages[name] = None
-            if len(self._pages) > _MOST_PAGES:
+            while len(self._pages) > _MOST_PAGES or sum(map(len, self._pages)) > _MOST_PAGE_BYTES:
                 self._pages.pop(oldest := next(iter(self._pages)))
                 self._keep(oldest, b"")
 

@@ -1,1 +1,1 @@
-"""Tools as a model sees them: their arguments, schemas and results, and our own meta-tools."""
+"""Tools as a model sees them: their arguments, schemas and results, and our own tools."""

@@ -245,3 +245,18 @@ def test_an_empty_list_is_a_note_for_a_person_and_empty_json_for_a_program(
     cli.configure({})
     assert cli.run(*words.split()).json == []
     assert note in strip_escapes(cli.run_on_terminal(*words.split()).out)
+
+
+def test_resources_are_listed_by_the_uris_that_ai_tools_see(cli: CliRunner) -> None:
+    for name in "ab":
+        folder = cli.folder / name / "refunds"
+        folder.mkdir(parents=True)
+        (folder / "SKILL.md").write_text("---\nname: refunds\ndescription: Refund\n---\n")
+    cli.configure({name: {"skills": [str(cli.folder / name)]} for name in "ab"})
+
+    listed = [(each["group"], each["uri"]) for each in cli.run("resources").json]
+
+    assert listed == [("a", "skill://refunds/SKILL.md"), ("b", "skill://b/refunds/SKILL.md")]
+    assert [each["uri"] for each in cli.run("resources", "b").json] == ["skill://refunds/SKILL.md"]
+    for uri in ("skill://b/refunds/SKILL.md", "skill://refunds/SKILL.md"):
+        assert cli.run("read", uri).code == 0

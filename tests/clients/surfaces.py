@@ -1,19 +1,22 @@
 """Measure what a model gets of the two tools, of direct tools and of `auto`, and write it to docs/clients.md.
 
-    python -m tests.clients.surfaces [CLIENT …]
+    python -m tests.clients.surfaces [CLIENT …] [NUMBER …]
 
-The scripted model looks for two tools, as far as it is shown how, and calls them at once. The clients are where
+Each run replaces the rows of these clients, with these numbers of tools, and leaves the others. The scripted model
+looks for two tools, as far as it is shown how, and calls them at once. The clients are where
 DYNAMIC_MCP_TEST_CLIENTS and DYNAMIC_MCP_TEST_NODE name them; see CONTRIBUTING.md.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
+import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,11 +42,37 @@ and knows their names: it calls both at once when it sees them, and else searche
 | parallel | whether both calls reached the server at the same time |
 
 `max_direct` is the default with `auto`, so of 500 tools these two are beyond it, as nothing was used before. A run
-that has no row was not made, or did not come to the right calls. With `direct`, Claude Code and Qwen Code have all
-tools in the prompt, because `install` writes a field that keeps ours there; with `auto` it leaves the field out.
+that has no row was not made, or did not come to the right calls: Copilot CLI refuses 500 tools, which are more than
+it leaves room for. With `direct`, Claude Code, Copilot CLI and Qwen Code have all tools in the prompt, because `install`
+writes a field that keeps ours there; with `auto` it leaves the field out where the client gets all tools.
 
 """
-MEASURED = ("claude", "codex", "gemini", "qwen-code", "opencode")
+AFTER = """
+`auto` is not the default. It costs Claude Code less than the two tools up to the limit of `max_direct`, and more beyond it; Codex
+and Qwen Code get tools of their own for more tokens; for all others it is the two tools. And an entry that an earlier
+`install` wrote keeps all tools in the prompt, so another default would cost most who have one, until they install anew.
+
+The connectors of the OpenAI and Claude APIs are not in the table: they call a server at a public URL from the vendor's
+side, so they cannot be run without an account and the network.
+
+### What a person is asked
+
+Seen by hand, with the versions above, a config of ten tools on two servers, and nothing allowed beforehand: Claude Code with
+`--permission-prompt-tool`, Codex (`-a on-request`) and Gemini CLI in a terminal. Other clients were not asked.
+
+| client | listing | is asked for | what "always" remembers |
+|---|---|---|---|
+| Claude Code | two tools | `mcp__dynamic-mcp__get_dynamic_tools`, then `mcp__dynamic-mcp__call_dynamic_tool` with `group`, `name` and `args` | a rule with that name in the project's `.claude/settings.local.json`: the next call, of another tool, was not asked for |
+| Claude Code | direct | `mcp__dynamic-mcp__fleet1__search_invoices`, and each other tool by its name | a rule for each tool |
+| Codex | two tools | `call_dynamic_tool`, with `group`, `name` and `args`; not the search, which only reads | `approval_mode = "approve"` for `call_dynamic_tool` in `config.toml`: the next call, of another tool, was not asked for |
+| Codex | direct | nothing: both tools say that they only read (`readOnlyHint`) | - |
+| Gemini CLI | two tools | `get_dynamic_tools`, then `call_dynamic_tool` with `group`, `name` and `args` | that tool, or all of the server, until the session ends |
+| Gemini CLI | direct | `fleet1__search_invoices`, and each other tool by its name | the same |
+
+So with the two tools, "always" is for every tool of every server. What must be asked for each time is better asked by dynamic-mcp
+itself: [approval](approval.md). `settings.split_calls` at least tells tools that only read from the others.
+"""  # noqa: E501 - rows of a table
+MEASURED = ("claude", "codex", "gemini", "qwen-code", "opencode", "copilot-cli", "kilocode", "cline")
 # Tools in all, by how many servers.
 SIZES = {10: 2, 50: 5, 500: 10}
 MODES: dict[str, Json] = {
@@ -52,8 +81,16 @@ MODES: dict[str, Json] = {
     "auto": {"defaults": {"direct": "auto"}},
 }
 _TOKEN_BYTES = 4
+_COLUMNS = 8
 # Clients start their servers while the model thinks.
 _THINK_S = 8.0
+# A client with 500 tools in its prompt may take minutes.
+_TURN_S = 400.0
+# How the searches of clients say that there is no such tool: with its name.
+_NOT_FOUND = re.compile(r"^(Not found|No .* found).*$", re.MULTILINE)
+
+# A row by its client, its number of tools and what is listed.
+Row = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
@@ -108,7 +145,9 @@ class Seeker:
 
     def _is_revealed(self, shown: Shown, names: Iterable[str]) -> bool:
         reveal = self._reveal(["x"])
-        texts = [each.text for each in shown.results if reveal is not None and each.tool == reveal.tool]
+        texts = [
+            _NOT_FOUND.sub("", each.text) for each in shown.results if reveal is not None and each.tool == reveal.tool
+        ]
         return all(any(name in text for text in texts) for name in names)
 
 
@@ -141,27 +180,29 @@ async def measure(client: Client, mode: str, number: int, base: int, folder: Pat
     async with model.listening():
         machine.write(client.write(model.url, {}))
         await machine.dynamic_mcp("install", client.name)
-        ran = await run(client, machine, *client.go, url=model.url)
+        ran = await run(client, machine, *client.go, url=model.url, within_s=_TURN_S)
     asked = [(body, shown) for body, shown in model.requests if shown.tools]
     own = wanted.listed(client)
     calls = {client.named(OURS, CALL), *own}
     answered = next((at for at, (_, shown) in enumerate(asked) if _times(shown, calls) >= len(own)), None)
-    if answered is None:
+    together = _most_together(machine, wanted.server)
+    if answered is None or not together:
         raise RuntimeError(f"{client.name}, {mode}, {number} tools: the model did not get there: {ran}")
     used = {each.tool for each in asked[answered][1].results} & calls
     return Figures(
         (_size(asked[0][0]) - base) // _TOKEN_BYTES,
         answered,
         (_size(asked[answered - 1][0]) - base) // _TOKEN_BYTES,
-        _most_together(machine, wanted.server),
+        together,
         "each tool" if used <= set(own) else "`call_dynamic_tool`",
     )
 
 
 def _most_together(machine: Machine, server: str) -> int:
-    """Return how many calls of a server were in flight at once."""
+    """Return how many calls of a server were in flight at once; 0 if none was made."""
     record = machine.folder / "servers" / f"fleet.py.{server}.jsonl"
-    return max(int(json.loads(line)["together"]) for line in record.read_text().splitlines())
+    lines = record.read_text().splitlines() if record.exists() else []
+    return max((int(json.loads(line)["together"]) for line in lines), default=0)
 
 
 async def measure_base(client: Client, folder: Path) -> int:
@@ -175,8 +216,10 @@ async def measure_base(client: Client, folder: Path) -> int:
     model = Model(Silent())
     async with model.listening():
         machine.write(client.write(model.url, {}))
-        await run(client, machine, *client.go, url=model.url)
-    return _size(next(body for body, shown in model.requests if shown.tools))
+        ran = await run(client, machine, *client.go, url=model.url, within_s=_TURN_S)
+    first = next((body for body, shown in model.requests if shown.tools), None)
+    assert first is not None, f"{client.name} by itself did not ask its model: {ran}"
+    return _size(first)
 
 
 def _size(body: Json) -> int:
@@ -211,45 +254,58 @@ def _prepared(mode: str, number: int, folder: Path) -> Machine:
     return machine
 
 
-async def measure_all(clients: Sequence[Client]) -> dict[str, dict[tuple[int, str], Figures]]:
-    """Measure these clients, one run after the other."""
-    found: dict[str, dict[tuple[int, str], Figures]] = {}
+async def measure_all(clients: Sequence[Client], numbers: Sequence[int]) -> dict[Row, Figures | None]:
+    """Measure these clients with so many tools, one run after the other; None where a client did not get there."""
+    found: dict[Row, Figures | None] = {}
     for client in clients:
-        of_client = found.setdefault(client.name, {})
         with tempfile.TemporaryDirectory() as folder:
             base = await measure_base(client, Path(folder) / "base")
-            for number in SIZES:
-                for mode in MODES:
-                    where = Path(folder) / f"{number}-{mode.replace(' ', '-')}"
-                    try:
-                        of_client[number, mode] = await measure(client, mode, number, base, where)
-                    except RuntimeError as exc:
-                        print(exc, file=sys.stderr)
-                    print(client.name, number, mode, of_client.get((number, mode)), file=sys.stderr, flush=True)
+            for number, mode in itertools.product(numbers, MODES):
+                where = Path(folder) / f"{number}-{mode.replace(' ', '-')}"
+                row = (client.title, str(number), mode)
+                try:
+                    found[row] = await measure(client, mode, number, base, where)
+                except RuntimeError as exc:
+                    print(exc, file=sys.stderr)
+                    found[row] = None
+                print(*row, found[row], file=sys.stderr, flush=True)
     return found
 
 
-def section(found: dict[str, dict[tuple[int, str], Figures]]) -> str:
-    """Return the section of the page."""
-    rows = [
+def section(rows: Mapping[Row, Sequence[str]]) -> str:
+    """Return the section of the page, from the cells of its rows."""
+    lines = [
         "| client | tools | listing | tokens at the start | requests | tokens then | permission | parallel |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for client in (each for each in CLIENTS if each.name in found):
-        for (number, mode), figures in found[client.name].items():
-            rows.append(f"| {client.title} | {number} | {mode} | {' | '.join(figures.cells)} |")
-    return SURFACES + WORDS + "\n".join(rows) + "\n"
+    for client, number, mode in itertools.product(CLIENTS, SIZES, MODES):
+        row = (client.title, str(number), mode)
+        if row in rows:
+            lines.append(f"| {' | '.join((*row, *rows[row]))} |")
+    return SURFACES + WORDS + "\n".join(lines) + "\n" + AFTER
+
+
+def rows_of(text: str) -> dict[Row, Sequence[str]]:
+    """Return the rows of a section, by the client, the number of tools and what is listed."""
+    found: dict[Row, Sequence[str]] = {}
+    for line in text.splitlines():
+        cells = line.strip("|").split("|")
+        if len(cells) == _COLUMNS and cells[1].strip().isdigit():
+            client, number, mode, *figures = (cell.strip() for cell in cells)
+            found[client, number, mode] = figures
+    return found
 
 
 def main() -> int:
-    """Measure, and write the section."""
-    names = sys.argv[1:] or MEASURED
-    found = asyncio.run(measure_all([each for each in CLIENTS if each.name in names]))
-    if all(each in found for each in MEASURED):
-        PAGE.write_text(PAGE.read_text().partition(SURFACES)[0] + section(found))
-        return 0
-    print(section(found))
-    return 1
+    """Measure, and replace what was measured in the section."""
+    numbers = [int(each) for each in sys.argv[1:] if each.isdigit()] or list(SIZES)
+    names = [each for each in sys.argv[1:] if not each.isdigit()] or MEASURED
+    found = asyncio.run(measure_all([each for each in CLIENTS if each.name in names], numbers))
+    page, _, measured = PAGE.read_text().partition(SURFACES)
+    rows = {row: cells for row, cells in rows_of(measured).items() if row not in found}
+    rows |= {row: figures.cells for row, figures in found.items() if figures is not None}
+    PAGE.write_text(page + section(rows))
+    return 0
 
 
 if __name__ == "__main__":

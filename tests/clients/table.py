@@ -65,6 +65,11 @@ def _select(tool: str) -> Callable[[list[str]], Call]:
     return lambda names: Call(tool, {"query": f"select:{','.join(names)}"})
 
 
+def _words(names: list[str]) -> str:
+    """Return what a model would search for: the names of the tools, without that of the server which all have."""
+    return " ".join(name.rpartition("/")[2] for name in names).replace("_", " ")
+
+
 _EMPTY = {"${V_EMPTY:-other}": "an empty variable takes the default here, and stays empty there"}
 _UNSET = {"$V_UNSET": "an unset variable stays in the text, as `${V_UNSET}`"}
 
@@ -105,7 +110,7 @@ CLIENTS = (
         named=lambda server, tool: f"mcp__{server.replace('-', '_')}/{tool}",
         variables=lambda url: {"SCRIPTED_KEY": "key"},
         in_url="plain",
-        reveal=lambda names: Call("tool_search", {"query": " ".join(names).replace("_", " "), "limit": 20}),
+        reveal=lambda names: Call("tool_search", {"query": _words(names), "limit": 20}),
         noise=r"Wall time: [\d.]+ seconds",
         file=".codex/config.toml",
         lists=("mcp", "list"),

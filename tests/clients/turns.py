@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.clients.files import Server, Servers
-from tests.clients.machine import MODULES, Machine, Ran
+from tests.clients.machine import MODULES, TURN_S, Machine, Ran
 from tests.clients.model import Call, Model, Result, Script
 from tests.clients.table import OURS, Client
 from tests.clients.witness import RESULTS
@@ -183,9 +183,12 @@ async def played(
     return Turn(machine, ran, first, brought, machine.witnessed)
 
 
-async def run(client: Client, machine: Machine, *args: str, url: str = "http://127.0.0.1:9") -> Ran:
+async def run(
+    client: Client, machine: Machine, *args: str, url: str = "http://127.0.0.1:9", within_s: float = TURN_S
+) -> Ran:
     """Run the client itself."""
-    return await machine.run(str(MODULES / ".bin" / client.program), *args, variables=client.variables(url))
+    program = str(MODULES / ".bin" / client.program)
+    return await machine.run(program, *args, variables=client.variables(url), within_s=within_s)
 
 
 async def put_in_front(client: Client, machine: Machine) -> None:

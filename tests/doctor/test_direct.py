@@ -11,7 +11,7 @@ from dynamic_mcp.config.resolved import DirectLimit, ToolFilter
 from dynamic_mcp.config.types import DirectTools
 from dynamic_mcp.doctor.direct import check_max_direct
 from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind
-from tests.fakes import config_of, group_config, tool
+from tests.fakes import PresentedGroup, config_of, group_config, tool
 
 ALL = DirectTools(is_all=True)
 THREE = Catalog({ListKind.TOOLS: Listing({name: Raw(json.dumps(tool(name)).encode()) for name in "xyz"})})
@@ -28,9 +28,17 @@ def test_more_than_the_limit_is_found(limit: DirectLimit | None, is_found: bool)
     assert bool(found) is is_found
 
 
-def test_only_tools_count_that_every_client_is_listed() -> None:
+@pytest.mark.parametrize("beside", [(), (group_config("b", direct=ALL),)])
+def test_what_auto_lists_counts_too_and_is_said_to_be_for_some_clients(beside: tuple[PresentedGroup, ...]) -> None:
+    shown = group_config("a", direct=DirectTools(is_auto=True))
+    (finding,) = check_max_direct(config_of(shown, *beside, max_direct=DirectLimit(tools=2)), {"a": THREE})
+
+    assert ("to clients that search tools themselves" in finding.what) is not bool(beside)
+
+
+def test_only_tools_count_that_some_client_is_listed() -> None:
     shown = group_config("a", direct=ALL, tools=ToolFilter(exclude=("x", "y")))
-    others = [group_config("b", direct=DirectTools(is_auto=True)), group_config("c")]
+    others = [group_config("b", direct=DirectTools(globs=("x",))), group_config("c")]
     config = config_of(shown, *others, max_direct=DirectLimit(tools=1))
 
     assert not list(check_max_direct(config, dict.fromkeys("abc", THREE)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
 
@@ -63,6 +64,24 @@ async def test_tools_are_kept_as_the_bytes_that_arrived_in_the_upstreams_order()
     }
     assert list(catalog.tools) == ["b", "a"]
     assert complaints == ()
+
+
+async def test_others_have_their_turn_while_a_long_list_is_read() -> None:
+    turns = 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    async with asyncio.TaskGroup() as tasks:
+        other = tasks.create_task(take_turns())
+        listing = await read_list(Pages({"tools": [tool(f"t{n}") for n in range(5000)]}), ListKind.TOOLS)
+        other.cancel()
+
+    assert list(listing.entries) == [f"t{n}" for n in range(5000)]
+    assert turns > 5
 
 
 async def test_all_pages_are_read_with_the_cursor_as_it_came() -> None:

@@ -164,12 +164,35 @@ def test_a_tool_that_is_listed_all_tools_may_hide_them_behind_its_search(
     assert field not in entry(tool)
 
 
+@pytest.mark.parametrize(("tool", "field"), [("claude", "alwaysLoad"), ("qwen-code", "alwaysLoadTools")])
+@pytest.mark.parametrize(
+    ("url", "is_named", "may_hide"),
+    [
+        ("http://127.0.0.1:8000/mcp", False, True),
+        ("https://mcp.example.com/mcp", False, False),
+        ("https://mcp.example.com/mcp", True, True),
+    ],
+)
+def test_an_entry_with_a_url_goes_by_the_config_that_is_known_to_be_served_there(
+    world: World, tool: str, field: str, url: str, *, is_named: bool, may_hide: bool
+) -> None:
+    settings = {"defaults": {"direct": "auto"}}
+    world.output.write_text(json.dumps({"mcpServers": {"plain": PLAIN}, "settings": settings}), encoding="utf-8")
+
+    ran = world.run("install", tool, "--url", url, *(["-c", str(world.output)] if is_named else []))
+
+    assert ran.code == 0, ran.err
+    assert (field not in entry(tool)) is may_hide
+    assert ('`"direct": "auto"` lists' in ran.err) is may_hide
+
+
 def test_a_tool_that_is_not_known_to_search_is_said_to_get_the_two_tools(world: World) -> None:
     settings = {"defaults": {"direct": "auto"}}
     world.output.write_text(json.dumps({"mcpServers": {"plain": PLAIN}, "settings": settings}), encoding="utf-8")
 
     assert "gives Gemini CLI the two tools, since it puts all listed" in world.run("install", "gemini").err
-    assert "gives Cursor the two tools, since it is not known" in world.run("install", "cursor").err
+    assert "gives Cursor the two tools, since it tells its model the names" in world.run("install", "cursor").err
+    assert "gives Windsurf the two tools, since it is not known" in world.run("install", "windsurf").err
     config(world, plain=PLAIN)
     assert "the two tools" not in world.run("install", "gemini").err
 

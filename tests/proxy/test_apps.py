@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from dynamic_mcp.config.resolved import CallHandling, Features, ToolFilter
+from dynamic_mcp.proxy.apps import AppLinks
 from dynamic_mcp.proxy.direct_listing import MAX_OF_APPS
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import (
@@ -21,6 +22,7 @@ from tests.fakes import (
     config_of,
     group_config,
     part,
+    settled,
     text_of,
     tool,
 )
@@ -40,6 +42,7 @@ from tests.proxy.app_servers import (
     read,
     with_meta,
 )
+from tests.proxy.counting import counting
 
 
 async def found(client: Client, **arguments: Json) -> list[str]:
@@ -151,6 +154,22 @@ async def test_an_app_takes_no_call_that_is_meant_for_another_server(name: str, 
 
         assert not evil.heard("tools/call")
         assert (await client.call("evil", name))["content"] == DONE["content"]
+
+
+@pytest.mark.parametrize("name", ["b__poll", "a__b__poll"])
+async def test_of_nested_names_an_app_calls_its_own_server_or_nothing_is_sent(name: str) -> None:
+    """The tool `b__poll` of `a` is `a__b__poll` in full, which is the name of the tool `poll` of `a__b`."""
+    a = app_server(with_meta("show", LINKED), app_only("b__poll"))
+    inner = app_server(with_meta("show", {"ui": {"resourceUri": "ui://inner/page"}}), app_only("poll"))
+    async with client_of(Opener(a=[a], a__b=[inner])) as client:
+        await client.initialize(capabilities=HOST)
+        assert "a__b__poll" in await listed(client)
+        await read(client, PAGE)
+        answer = (await by_name(client, name))["result"]
+
+        assert inner.heard("tools/call") == []  # its page was not read
+        assert [each["params"]["name"] for each in a.heard("tools/call")] == ["b__poll"] * (name == "b__poll")
+        assert (answer == DONE) is (name == "b__poll")
 
 
 async def test_a_tool_that_is_not_for_apps_is_not_what_an_app_means() -> None:
@@ -301,6 +320,43 @@ async def test_a_server_with_very_many_apps_fills_no_list() -> None:
         assert "show_499" in await found(client, group="many", query="show_499")
         await read(client, "ui://many/499")
         assert (await by_name(client, "poll_499"))["result"] == DONE
+
+
+@pytest.mark.parametrize("per_server", [2, 40])
+async def test_however_many_apps_are_listed_their_pages_are_looked_up_as_often(per_server: int) -> None:
+    servers = {
+        name: app_server(
+            *(with_meta(f"t{n}", {"ui": {"resourceUri": f"ui://{name}/{n}"}}) for n in range(per_server))
+        )
+        for name in "abcd"
+    }
+    async with client_of(Opener(**{name: [each] for name, each in servers.items()})) as client:
+        await client.initialize(capabilities=HOST)
+        with counting(AppLinks.look) as looks:
+            assert len(await listed(client)) == min(4 * per_server, 120)
+
+        assert len(looks) <= len(servers)
+
+
+async def test_a_page_that_servers_take_and_give_back_belongs_to_those_that_have_it() -> None:
+    a, b = (app_server(with_meta("show", LINKED)) for _ in "ab")
+    c = app_server(with_meta("show", {"ui": {"resourceUri": "ui://c/page"}}))
+    async with client_of(Opener(a=[a], b=[b], c=[c])) as client:
+        await client.initialize(capabilities=HOST)
+        assert (await listed(client))["a__show"]["_meta"]["ui"]["resourceUri"] == "ui://a+clock/page.html"
+
+        for server, link, shown in (
+            (b, "ui://b/page", {"a": PAGE, "b": "ui://b/page", "c": "ui://c/page"}),
+            (c, PAGE, {"a": "ui://a+clock/page.html", "b": "ui://b/page", "c": "ui://c+clock/page.html"}),
+            (a, "ui://b/page", {"a": "ui://a+b/page", "b": "ui://b+b/page", "c": PAGE}),
+        ):
+            await settled()
+            heard = len(client.heard("notifications/tools/list_changed"))
+            server.answers["tools/list"] = {"tools": [with_meta("show", {"ui": {"resourceUri": link}})]}
+            server.say({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+            await client.hears("notifications/tools/list_changed", times=heard + 1)
+            links = {name: tool["_meta"]["ui"]["resourceUri"] for name, tool in (await listed(client)).items()}
+            assert links == {f"{name}__show": uri for name, uri in shown.items()}
 
 
 async def test_a_modern_host_is_listed_the_tools_of_apps() -> None:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import sys
-from collections.abc import Callable, Iterator
-from types import FrameType
 
 import pytest
 
@@ -15,6 +11,7 @@ from dynamic_mcp.errors import Unreachable
 from dynamic_mcp.proxy import lists, skill_uris
 from tests.fakes import Client, FakeUpstream, FullUpstream, Json, Opener, client_of, group_config
 from tests.modern_client import modern_client_of
+from tests.proxy.counting import counting
 from tests.proxy.skill_upstreams import SkillUpstream, list_skills, read_text
 from tests.upstreams.skills import EXTENSION, digest, main_file
 
@@ -112,6 +109,25 @@ async def test_two_skills_of_one_group_that_would_have_one_uri_have_two() -> Non
 
     assert texts[REFUNDS_OF_B] == main_file("b", "refunds")
     assert texts["skill://b/b/refunds/SKILL.md"] == main_file("b", "b/refunds")
+
+
+async def test_a_group_whose_name_is_the_beginning_of_anothers_keeps_its_skills_apart() -> None:
+    groups = {
+        "x": SkillUpstream("x", {"refunds": {}, "b/refunds": {}, "__b/refunds": {}}),
+        "a": SkillUpstream("a", {"b/refunds": {}, "__b/refunds": {}}),
+        "a/b": SkillUpstream("a/b", {"refunds": {}}),
+        "a__b": SkillUpstream("a__b", {"refunds": {}}),
+    }
+    async with client_of(Opener(**{name: [each] for name, each in groups.items()})) as client:
+        await client.initialize()
+        texts = {uri: (await read_text(client, uri))[1] for uri in list(await list_skills(client))[3:]}
+
+    assert texts == {
+        "skill://a/b/refunds/SKILL.md": main_file("a", "b/refunds"),
+        "skill://a/__b/refunds/SKILL.md": main_file("a", "__b/refunds"),
+        "skill://a%2Fb/refunds/SKILL.md": main_file("a/b", "refunds"),
+        "skill://a__b/refunds/SKILL.md": main_file("a__b", "refunds"),
+    }
 
 
 async def test_one_colliding_file_changes_the_uris_of_its_whole_skill() -> None:
@@ -222,23 +238,6 @@ async def test_all_pages_of_each_server_are_read() -> None:
         assert len(await list_skills(client)) == 7
 
 
-@contextlib.contextmanager
-def _counting(function: Callable[..., object]) -> Iterator[list[None]]:
-    """Note each call of a function."""
-    calls: list[None] = []
-    before = sys.getprofile()
-
-    def follow(frame: FrameType, event: str, argument: object) -> None:
-        if event == "call" and frame.f_code is function.__code__:
-            calls.append(None)
-
-    sys.setprofile(follow)
-    try:
-        yield calls
-    finally:
-        sys.setprofile(before)
-
-
 async def test_of_a_long_list_only_the_page_is_worked_on_and_each_page_has_its_own_uris(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -251,7 +250,7 @@ async def test_of_a_long_list_only_the_page_is_worked_on_and_each_page_has_its_o
         await list_skills(client)
         params: Json = {}
         while params is not None:
-            with _counting(skill_uris.listed_skill) as calls:
+            with counting(skill_uris.listed_skill) as calls:
                 page = (await client.request("skills/list", params))["result"]
             assert len(calls) == len(page["skills"]) <= 2
             found += [each["uri"] for each in page["skills"]]

@@ -129,20 +129,31 @@ async def test_an_app_that_was_opened_stays_open() -> None:
 async def test_of_very_many_pages_the_latest_stay_open_in_all_processes_after() -> None:
     before = Process()
     await before.request(1, "initialize", HOST)
-    for number in range(2, 30):
+    for number in range(2, 80):
         await before.request(number, "resources/read", {"uri": f"ui://item/{number}"})
-    await before.request(30, "resources/read", {"uri": "ui://item/20"})
+    await before.request(80, "resources/read", {"uri": "ui://item/20"})
     after = Process(Continuation(1, before.notes))
     await after.resume()
     await after.request(1, "resources/read", {"uri": "ui://new/page"})
 
     kept = [name for name in after.notes if name.startswith(b"page ")]
     assert kept == [
-        b'page "ui://%s"' % name for name in (b"item/%d" % n for n in [*range(15, 20), *range(21, 30)])
+        b'page "ui://%s"' % name for name in (b"item/%d" % n for n in [*range(17, 20), *range(21, 80)])
     ] + [
         b'page "ui://item/20"',
         b'page "ui://new/page"',
     ]
+
+
+async def test_of_pages_with_very_long_names_as_many_stay_open_as_the_notes_have_room_for() -> None:
+    process = Process()
+    await process.request(1, "initialize", HOST)
+    for number in range(2, 12):
+        await process.request(number, "resources/read", {"uri": f"ui://item/{number}/{'x' * 8000}"})
+
+    kept = [name[:16] for name in process.notes if name.startswith(b"page ")]
+    assert kept == [b'page "ui://item/' for _ in range(4)]
+    assert sum(map(len, process.notes)) < 40_000
 
 
 async def test_a_page_that_a_client_reads_that_shows_none_does_not_last() -> None:

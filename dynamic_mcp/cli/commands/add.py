@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _HELP = """\
 Add the server NAME to the config. The rest of the file is kept, comments included.
 
-With a command or a URL, that is the server. {by_name}
+With a command or `--url`, that is the server. {by_name}
 If there is no config yet, it is created in your config directory. What runs applies the change. Write secrets
 as '${{VARIABLE}}', in quotes: the variable is filled in when the server starts.
 

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 @partial_option
 @asking_options
 def command(context: Invocation, group: str | None, *, partial: bool) -> int:
-    """List the resources and resource templates of all groups, or of GROUP."""
+    """List the resources and resource templates of all groups, or of GROUP.
+
+    The URIs are those that AI tools see. With GROUP they are the server's own, as `read --group` takes them.
+    """
     from dynamic_mcp.cli.catalog_view import list_entries
     from dynamic_mcp.groups.catalog import ListKind
 

@@ -35,7 +35,7 @@ async def list_groups(request: Request, direct: DirectListing) -> Frame:
         return refused
     params = wire.members(request.params) if len(request.params) else {}
     start = offset(params.get("cursor", wire.NULL))
-    named = name_groups(direct.rest())
+    named = name_groups(_with_tools(direct))
     groups = [_describe(name, group) for name, group in named.items()]
     result: dict[str, object] = {"groups": groups[start : start + PAGE_ENTRIES]}
     if start + PAGE_ENTRIES < len(groups):
@@ -50,7 +50,7 @@ async def get_group(request: Request, direct: DirectListing) -> Frame:
     name = wire.text(wire.member(request.params, "name"))
     if not name:
         raise wire.Malformed("`name` of the group is missing")
-    group = name_groups(direct.rest()).get(name)
+    group = name_groups(_with_tools(direct)).get(name)
     if group is None:
         return wire.error_frame(RESOURCE_NOT_FOUND, f"no group is named `{name[:100]}`")
     catalog = await group.learn_catalog(request.client)
@@ -62,6 +62,11 @@ async def get_group(request: Request, direct: DirectListing) -> Frame:
             **({"_meta": {MISSING: {group.name: missing}}} if missing else {}),
         }
     )
+
+
+def _with_tools(direct: DirectListing) -> list[GroupView]:
+    """Return the groups that have tools which are not listed by themselves, or may have some: not skills alone."""
+    return [group for group in direct.rest() if group.catalog is None or group.catalog.may("tools")]
 
 
 def name_groups(groups: Sequence[GroupView]) -> Mapping[str, GroupView]:

@@ -131,7 +131,7 @@ def _known_method(method: str) -> str:
 
 
 def _own_tool(observation: Observation) -> str:
-    """Return the name of the called meta tool, for a request without an upstream."""
+    """Return the name of our own tool that is called, for a request without an upstream."""
     request = observation.request
     if request.method != "tools/call":
         return ""

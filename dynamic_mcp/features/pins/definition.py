@@ -1,6 +1,7 @@
 """The definitions of a server that models see, in a canonical form, and their fingerprints.
 
-Two definitions have the same fingerprint exactly if no reader can tell them apart. `_meta` and icons do not count.
+Two definitions have the same fingerprint exactly if no reader can tell them apart. `_meta` and icons do not count,
+but for what a tool says of its UI, which is a definition of its own.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from hashlib import sha256
 import msgspec
 from msgspec import Raw
 
-from dynamic_mcp.groups.catalog import Catalog, ListKind
+from dynamic_mcp.groups.catalog import Catalog, ListKind, may_have_ui
 from dynamic_mcp.mcp import wire
 
 # The prefix of each fingerprint: it distinguishes a new algorithm from a changed definition.
 SCHEME = "h1:"
 _MAX_SEARCHED_BYTES = 1 << 20
+_OF_UI = frozenset(("ui", "ui/resourceUri"))
 # Members that clients do not show to a model. All others count, even non-standard ones: a client may show them.
 _UNCOUNTED = frozenset(("_meta", "icons", "execution"))
 
@@ -26,6 +28,7 @@ class PinKind(Enum):
     """A kind of pinned definition: its noun, its member in the lock file, and its list."""
 
     TOOL = ("tool", "tools", ListKind.TOOLS)
+    UI = ("UI of the tool", "uis", ListKind.TOOLS)
     PROMPT = ("prompt", "prompts", ListKind.PROMPTS)
     TEMPLATE = ("resource template", "templates", ListKind.TEMPLATES)
     SKILL = ("skill", "skills", ListKind.SKILLS)
@@ -37,7 +40,8 @@ class PinKind(Enum):
         self.listed_as = listed_as
 
 
-# The name of a definition: the key of a tool, a prompt or a template; instructions have no name.
+# The name of a definition: the key of a tool, a prompt or a template; instructions have no name, and the UI of a tool
+# has the tool's.
 Key = tuple[PinKind, str]
 
 
@@ -46,12 +50,27 @@ def definitions(catalog: Catalog) -> Iterator[tuple[PinKind, str, Raw]]:
     for kind in PinKind:
         if kind.listed_as is not None:
             for name, entry in catalog.entries(kind.listed_as).items():
-                yield kind, name, _in_order(entry) if kind is PinKind.SKILL else entry
+                if kind is not PinKind.UI:
+                    yield kind, name, _in_order(entry) if kind is PinKind.SKILL else entry
+                elif (ui := _find_ui(entry)) is not None:
+                    yield kind, name, ui
     if catalog.title:  # models see it, too
         server_info = {"title": catalog.title, "instructions": catalog.instructions}
         yield PinKind.INSTRUCTIONS, "", Raw(wire.encode(server_info))
     elif catalog.instructions:
         yield PinKind.INSTRUCTIONS, "", Raw(wire.encode(catalog.instructions))
+
+
+def _find_ui(tool: Raw) -> Raw | None:
+    """Return what a tool says of its UI in `_meta`: whose page it is, who may call the tool; None if nothing."""
+    if not may_have_ui(bytes(tool)):
+        return None
+    try:
+        meta = wire.members(wire.member(tool, "_meta"))
+    except wire.Malformed:
+        return None
+    found = {name: each for name, each in meta.items() if name in _OF_UI or name.startswith("openai/")}
+    return Raw(wire.encode(found)) if found else None
 
 
 def _in_order(skill: Raw) -> Raw:

@@ -93,7 +93,8 @@ def title_of(key: Key) -> str:
 
 def is_large(catalog: Catalog) -> bool:
     """Return whether a catalog takes long to judge."""
-    lists = [catalog.entries(kind.listed_as) for kind in PinKind if kind.listed_as is not None]
+    kinds = {kind.listed_as for kind in PinKind if kind.listed_as is not None}
+    lists = [catalog.entries(kind) for kind in kinds]
     if sum(map(len, lists)) > MAX_ENTRIES_AT_ONCE:
         return True
     size = sum(len(entry) for entries in lists for entry in entries.values())
@@ -176,7 +177,7 @@ def _pin(fingerprint: str, form: Raw, today: str) -> Pin:
 def _describe_alike(pinned: PinnedServer, key: Key, names: dict[PinKind, LookAlikes]) -> str:
     """Return a description of the pinned name that a new name looks like; empty if there is none."""
     kind, name = key
-    if not pinned.pins(kind):
+    if kind is PinKind.UI or not pinned.pins(kind):  # the tool itself has that name
         return ""
     if kind not in names:
         from dynamic_mcp.features.pins.look_alikes import LookAlikes

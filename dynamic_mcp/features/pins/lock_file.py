@@ -47,6 +47,7 @@ class PinnedServer(Struct, frozen=True, omit_defaults=True):
     version: str = ""
     instructions: Pin | None = None
     tools: Mapping[str, Pin] = {}
+    uis: Mapping[str, Pin] = {}
     prompts: Mapping[str, Pin] = {}
     templates: Mapping[str, Pin] = {}
     skills: Mapping[str, Pin] = {}

@@ -348,7 +348,9 @@ def _targets(method: str, params: Mapping[str, Raw], held: Iterable[Key]) -> Ite
     """Yield the definitions that a request targets."""
     match method:
         case "tools/call":
-            yield PinKind.TOOL, wire.text(params.get("name")) or ""
+            name = wire.text(params.get("name")) or ""
+            yield PinKind.TOOL, name
+            yield PinKind.UI, name
         case "prompts/get":
             yield PinKind.PROMPT, wire.text(params.get("name")) or ""
         case "completion/complete":

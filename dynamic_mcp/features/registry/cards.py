@@ -33,10 +33,11 @@ class FoundCard(Struct, frozen=True):
 
 
 class FoundCards(Struct, frozen=True):
-    """The cards of a host, and why further documents are no cards or could not be read."""
+    """The cards of a host, why further documents are no cards or could not be read, and which do not exist."""
 
     cards: tuple[FoundCard, ...]
     problems: tuple[str, ...]
+    missing: tuple[str, ...] = ()
 
 
 async def find_cards(url: str) -> FoundCards:
@@ -50,6 +51,7 @@ async def find_cards(url: str) -> FoundCards:
     policy = AddressPolicy(url)
     policy.check_endpoint(url)
     problems: list[str] = []
+    missing: list[str] = []
     cards: list[FoundCard] = []
     try:
         async with asyncio.timeout(_WITHIN_S), open_documents(policy) as documents:
@@ -57,14 +59,14 @@ async def find_cards(url: str) -> FoundCards:
                 try:
                     document = await documents.fetch(place, _ACCEPT)
                 except DocumentError as exc:
-                    problems.append(str(exc))
+                    (missing if exc.is_missing else problems).append(str(exc))
                     continue
                 cards = await _read(place, document, documents, problems)
                 if cards:
                     break
     except TimeoutError:
         problems.append(f"not all documents were read within {_WITHIN_S:g} s")
-    return FoundCards(tuple(cards), tuple(problems))
+    return FoundCards(tuple(cards), tuple(problems), tuple(missing))
 
 
 def _places(url: str) -> Iterator[str]:

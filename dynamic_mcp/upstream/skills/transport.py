@@ -27,8 +27,12 @@ LOOK_EVERY_S = 2.0
 # Large folders are compared less often: after so many times as long as it took.
 _TIMES_AS_LONG = 20
 _TTL_MS = 10_000
+# What reads files, or tells of all skills, of which there may be thousands.
+_IN_A_THREAD = frozenset(("resources/read", "resources/list", "skills/list"))
 _MARKDOWN = "text/markdown"
 _MAX_NAMED = 20
+
+Handle = Callable[[Frame], Mapping[str, object] | Frame]
 
 
 class SkillTransport(OwnTransport):
@@ -39,7 +43,7 @@ class SkillTransport(OwnTransport):
         self._folders = folders.folders
         self._skills = SkillSet()
         self._stamps: object = None
-        self._answers: Mapping[str, Callable[[Frame], Mapping[str, object] | Frame]] = {
+        self._answers: Mapping[str, Handle] = {
             "initialize": self._introduce,
             "ping": lambda _: {},
             "resources/list": self._list_resources,
@@ -90,11 +94,9 @@ class SkillTransport(OwnTransport):
         handle = self._answers.get(frame.method)
         if handle is None:
             return wire.error_frame(METHOD_NOT_FOUND, f"there is no method `{frame.method[:100]}`")
-        try:
-            answer = await asyncio.to_thread(handle, frame) if frame.method == "resources/read" else handle(frame)
-        except wire.Malformed as exc:
-            return wire.error_frame(INVALID_PARAMS, str(exc))
-        return answer if isinstance(answer, Frame) else wire.result_frame(answer)
+        if frame.method in _IN_A_THREAD:
+            return await asyncio.to_thread(_call, handle, frame)
+        return _call(handle, frame)
 
     def _introduce(self, frame: Frame) -> Mapping[str, object]:
         return {
@@ -148,6 +150,14 @@ class SkillTransport(OwnTransport):
             uri = uri.removesuffix("/")
             return {"uri": uri, "name": uri.rpartition("/")[2], "mimeType": "inode/directory"}
         return _resource(self._skills.files[uri])
+
+
+def _call(handle: Handle, frame: Frame) -> Frame:
+    try:
+        answer = handle(frame)
+    except wire.Malformed as exc:
+        return wire.error_frame(INVALID_PARAMS, str(exc))
+    return answer if isinstance(answer, Frame) else wire.result_frame(answer)
 
 
 def _check_folder(folder: str) -> None:

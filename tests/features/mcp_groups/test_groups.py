@@ -29,6 +29,7 @@ from tests.fakes import (
 from tests.features.overrides.overridden import rules_of
 from tests.modern_client import ModernClient
 from tests.policy.rules import access_of, person
+from tests.proxy.skill_upstreams import SkillUpstream
 
 KNOWS: Json = {"extensions": {EXTENSION: {}}}
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
@@ -174,6 +175,16 @@ async def test_a_tool_that_is_listed_by_itself_is_in_no_group() -> None:
     async with serving({"files": upstream("read", "write"), "web": upstream("fetch")}, *groups) as on:
         assert [each["name"] for each in await on.list_groups()] == ["files"]
         assert await on.tools_of("files") == ["files__write"]
+
+
+async def test_a_group_of_skills_alone_is_not_listed() -> None:
+    skills = SkillUpstream("team", {"refunds": {}})
+    async with serving({"files": upstream("read"), "team": skills}) as on:
+        client = await on.client()
+        await client.request("skills/list", {})
+        await settled()
+        assert [each["name"] for each in await on.list_groups()] == ["files"]
+        assert (await client.request("groups/get", {"name": "team"}))["error"]["code"] == -32002
 
 
 async def test_rules_filters_and_overrides_hold() -> None:

@@ -115,6 +115,41 @@ def test_what_a_person_has_approved_counts_whatever_is_found_in_it() -> None:
 # --- changes -----------------------------------------------------------------------------------------------
 
 
+WITH_UI: Members = {**BASE, "_meta": {"ui": {"resourceUri": "ui://a/page", "visibility": ["app"]}, "other": 1}}
+UI_KEY = (PinKind.UI, "create_issue")
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        {"ui": {"resourceUri": "ui://a/other", "visibility": ["app"]}},
+        {"ui": {"resourceUri": "ui://a/page", "visibility": ["model", "app"]}},
+        {"ui": {"resourceUri": "ui://a/page", "visibility": ["app"]}, "openai/outputTemplate": "ui://a/other"},
+        {"ui": {"resourceUri": "ui://a/page", "visibility": ["app"]}, "ui/resourceUri": "ui://a/other"},
+    ],
+)
+def test_a_ui_that_changes_is_noticed_and_held_with_hold(meta: Json) -> None:
+    after = {**WITH_UI, "_meta": meta}
+    assert list(judge_change(WITH_UI, after).held) == [UI_KEY]
+    assert list(judge_change(WITH_UI, after, policy="warn").accepted) == [UI_KEY]
+
+
+def test_what_else_meta_says_is_no_change_of_a_ui() -> None:
+    assert judge_change(WITH_UI, {**WITH_UI, "_meta": {**WITH_UI["_meta"], "other": 2}}) == PinJudgement()  # type: ignore[dict-item]
+
+
+def test_pins_without_uis_stay_valid_and_get_them_at_first_sight() -> None:
+    before = pins_of(catalog_of(BASE))
+    judgement = judge(before, catalog_of(WITH_UI), "hold", today=TODAY)
+    assert (list(judgement.held), list(judgement.accepted)) == ([], [UI_KEY])
+    assert pin_all(before, judgement.accepted).tools == before.tools
+
+
+def test_hidden_characters_in_what_is_said_of_a_ui_are_held() -> None:
+    hidden: Members = {**BASE, "_meta": {"ui": {"resourceUri": "ui://a/\u200bpage"}}}
+    assert list(judge(None, catalog_of(hidden), "warn", today=TODAY).held) == [UI_KEY]
+
+
 @pytest.mark.parametrize("policy", ["warn", "hold"])
 @examples(100)
 @given(TOOLS)

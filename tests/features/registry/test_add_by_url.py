@@ -79,6 +79,16 @@ def test_a_card_beside_the_endpoint_or_at_the_url_itself_is_found_first(cli: Cli
     assert CATALOG not in host.requests
 
 
+def test_documents_that_a_host_does_not_have_are_no_warning_where_a_card_is_found(
+    cli: CliRunner, host: FakeRegistry
+) -> None:
+    publish(host, {CATALOG: catalog({"data": card(f"{host.url}/mcp")})})
+    done = cli.run("add", f"{host.url}/mcp", "--yes")
+    assert done.code == 0
+    assert "/mcp/server-card" in host.requests
+    assert "server-card" not in done.err
+
+
 def test_a_card_in_the_catalog_itself_is_read(cli: CliRunner, host: FakeRegistry) -> None:
     publish(host, {CATALOG: catalog({"type": "application/a2a-agent-card+json"}, {"data": card(f"{host.url}/mcp")})})
     done = cli.run("add", host.url, "--print", "--yes", "--as", "w")

@@ -13,7 +13,7 @@ from dynamic_mcp.cli.invocation import Invocation, unknown_group
 from dynamic_mcp.config.resolved import Config, Pinning
 from dynamic_mcp.errors import DynamicMcpError, UpstreamError
 from dynamic_mcp.features.pins import lock_file
-from dynamic_mcp.features.pins.definition import Key, PinKind
+from dynamic_mcp.features.pins.definition import Key, PinKind, definitions
 from dynamic_mcp.features.pins.judgement import Difference, judge
 from dynamic_mcp.features.pins.lock_file import PinnedServer, PinSet, find_lock_file, pins_of_source
 from dynamic_mcp.groups.catalog import Catalog, ListKind
@@ -137,6 +137,8 @@ def _gone(pinned: PinnedServer | None, catalog: Catalog) -> Iterator[Key]:
     for kind in PinKind:
         if kind.listed_as is None:
             offered: set[str] = {""} if catalog.instructions or catalog.title else set()
+        elif kind is PinKind.UI and catalog.knows([ListKind.TOOLS]):
+            offered = {name for each, name, _ in definitions(catalog) if each is kind}
         elif catalog.knows([kind.listed_as]):
             offered = set(catalog.entries(kind.listed_as))
         else:

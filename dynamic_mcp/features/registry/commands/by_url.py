@@ -74,7 +74,7 @@ def _add_endpoint(context: Invocation, options: AddOptions, found: FoundCards) -
         outcome = run(probe(Remote(kind=None, url=url, headers={})))
     if not outcome.is_open() and outcome.status != 401:
         answer = outcome.reason or f"a request of MCP was answered with HTTP {outcome.status}"
-        reasons = "".join(f"\n  {one_line(each, 300)}" for each in (*found.problems, answer))
+        reasons = "".join(f"\n  {one_line(each, 300)}" for each in (*found.missing, *found.problems, answer))
         hint = "if you know the URL of its endpoint: `dynamic-mcp add NAME --url URL`"
         raise DynamicMcpError(f"`{one_line(url, 200)}` leads to no MCP server:{reasons}", hint=hint)
     server = options.server or _name_of(url)
