@@ -159,11 +159,14 @@ def find_starting_daemon(config: str, *, within_s: float) -> Socket | None:
 
     connection = find_daemon(config)
     deadline = time.monotonic() + within_s
-    for directory in private_socket.directories(os.environ):
+    for directory in filter(private_socket.is_private, private_socket.directories(os.environ)):
         place = Path(directory, socket_name(config)).with_suffix(_START_LOCK)
         lock = FileLock(place)
         while connection is None and place.exists() and time.monotonic() < deadline:
-            is_free = lock.try_acquire()
+            try:
+                is_free = lock.try_acquire()
+            except OSError:  # a link, or not this user's
+                break
             lock.release()
             connection = find_daemon(config)
             if is_free:

@@ -200,6 +200,13 @@ def test_a_daemon_that_is_still_starting_is_stopped(config: Path) -> None:
             assert daemon.wait() == 0
 
 
+@pytest.mark.posix_only("links need a privilege on Windows")
+def test_a_lock_that_cannot_be_opened_is_not_waited_for(config: Path) -> None:
+    path = private_socket.place(os.environ, window.socket_name(str(config)))
+    Path(path).with_suffix(".start").symlink_to(config)
+    assert not stop_running(str(config))
+
+
 def test_a_daemon_that_has_never_started_is_not_waited_for(config: Path) -> None:
     command = [sys.executable, "-m", "dynamic_mcp", "daemon", "stop", "-c", str(config)]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
