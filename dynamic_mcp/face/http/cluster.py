@@ -26,6 +26,18 @@ class PeerRequest(Struct, frozen=True):
     authentication: PeerAuthentication
 
 
+class ReplicaStatus(Struct, frozen=True):
+    """What a replica says of the others: its own name, those it knows, and how many addresses do not answer.
+
+    `forwarded` are the requests that it is passing on.
+    """
+
+    name: str
+    replicas: tuple[str, ...]
+    unreachable: int
+    forwarded: int
+
+
 class Cluster(Protocol):
     """The replicas of a service, of which this process is one."""
 
@@ -41,8 +53,10 @@ class Cluster(Protocol):
         """Read a request below `PEER_PATH`, or return the answer to it: to a question of a peer, or a refusal."""
         ...
 
+    def describe(self) -> ReplicaStatus: ...
+
     def tick(self, is_valid: Callable[[Authentication], bool]) -> None:
-        """End the streams that were passed on whose client's credential is no longer valid."""
+        """End streams whose client's credential is no longer valid, and requests to a replica that hangs."""
         ...
 
     async def drain(self, within_s: float) -> None:

@@ -42,7 +42,7 @@ from dynamic_mcp.face.http.paths import Paths, Route, ServedEndpoint
 from dynamic_mcp.face.http.post import Post
 from dynamic_mcp.face.http.replay import KEEP_FOR_S, ReplayBudget
 from dynamic_mcp.face.http.responses import RETRY_AFTER, Headers, refusal, too_long, with_headers
-from dynamic_mcp.face.http.session import HttpSession
+from dynamic_mcp.face.http.session import ENDED, HttpSession
 from dynamic_mcp.face.http.stream import OldStream
 from dynamic_mcp.identity import Authentication
 from dynamic_mcp.mcp.revisions import MODERN
@@ -233,7 +233,8 @@ class HttpFace:
         load: status.Load | None = None
         if self._authenticator.is_open:
             load = status.Load(len(self._sessions), modern.clients, modern.in_flight)
-        return status.ready(self._proxy, load, is_draining=self.is_draining)
+        replicas = None if self.cluster is None or load is None else self.cluster.describe()
+        return status.ready(self._proxy, load, replicas, is_draining=self.is_draining)
 
     def _serve(self, arrival: Arrival) -> BodyReceiver | Response:
         head, route = arrival.head, arrival.route
@@ -383,8 +384,8 @@ class HttpFace:
 
         Its answers and cancellations are always accepted.
         """
-        if self.is_draining:
-            return refusal(503, "the server is shutting down", RETRY_AFTER)
+        if self.is_draining:  # another replica begins a new session
+            return ENDED if self.cluster is not None else refusal(503, "the server is shutting down", RETRY_AFTER)
         most = self._options.max_in_flight
         if requests > most:
             return refusal(413, f"a batch may have at most {most} requests")

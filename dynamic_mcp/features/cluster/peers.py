@@ -72,6 +72,17 @@ class Peers:
         await asyncio.wait([self._look])
         return self.known(name)
 
+    async def is_alive(self, name: str) -> bool:
+        """Return whether a replica answers, twice asked."""
+        pool = self.known(name)
+        if pool is None:
+            return False
+        for _ in range(2):
+            said = await self._ask(pool)
+            if said is not None and said.name == name:
+                return True
+        return False
+
     def forget(self, name: str) -> None:
         """Look for a replica again, since its address does not answer."""
         self._names.pop(name, None)

@@ -62,6 +62,7 @@ class Relay(Arrived):
         "_connection",
         "_has_ended",
         "_head",
+        "_heard_at",
         "_length",
         "_owners",
         "max_body_bytes",
@@ -79,6 +80,7 @@ class Relay(Arrived):
         self._head: Response | None = None
         self._length: int | None = None
         self._answer = b""
+        self._heard_at = asyncio.get_running_loop().time()
 
     def __repr__(self) -> str:
         return f"<Relay {self.arrival.head.method} to {self.owner}>"
@@ -87,6 +89,10 @@ class Relay(Arrived):
     def is_stream(self) -> bool:
         """Whether the client only listens."""
         return self.arrival.head.method == "GET"
+
+    def is_silent_since(self, time: float) -> bool:
+        """Return whether the owner has said nothing since then; a stream says at least that it is alive."""
+        return self._connection is not None and self._heard_at < time
 
     # --- BodyReceiver ----------------------------------------------------------------------------------
 
@@ -136,7 +142,12 @@ class Relay(Arrived):
 
     # --- AnswerReceiver --------------------------------------------------------------------------------
 
+    def hear(self) -> None:
+        """Record that the owner is alive."""
+        self._heard_at = asyncio.get_running_loop().time()
+
     def answer_begun(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        self.hear()
         length = next((value for name, value in headers if name == b"content-length"), None)
         self._head = Response(status, tuple(each for each in headers if each[0] not in _NOT_ANSWERED))
         self._length = int(length) if length is not None and length.isdigit() else None
@@ -145,6 +156,7 @@ class Relay(Arrived):
             self.arrival.exchange.start(self._head)
 
     def answer_continued(self, data: bytes) -> None:
+        self.hear()
         if self._length is not None:
             self._answer += data
             return

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from dynamic_mcp import __version__
 from dynamic_mcp.face.http.arrival import Arrival
-from dynamic_mcp.face.http.cluster import PEER_PATH, PeerRequest
+from dynamic_mcp.face.http.cluster import PEER_PATH, PeerRequest, ReplicaStatus
 from dynamic_mcp.face.http.exchange import BodyReceiver, RequestHead, Response
 from dynamic_mcp.face.http.responses import JSON, refusal
 from dynamic_mcp.features.cluster.config import Cluster as Settings
@@ -28,6 +28,8 @@ _INTRODUCTION = b"/replica"
 # In a question for the name, whose answer is for any replica.
 _ANYONE = ""
 _WARN_EVERY_S = 60.0
+# A replica that says nothing for so long is asked whether it is alive.
+_SILENT_FOR_S = 5.0
 
 
 def make_service(settings: Settings, max_body_bytes: int) -> ClusterService:
@@ -47,6 +49,7 @@ class ClusterService:
         self._signer = HopSigner(settings.replica, settings.keys, wall_clock)
         self._peers = Peers(settings.peers, self._ask_name)
         self._relays: set[Relay] = set()
+        self._asked: set[str] = set()  # replicas that are being asked whether they are alive
         self._drained: asyncio.Event | None = None
         self._work = TaskSet(log)
         self._warned_at = float("-inf")
@@ -79,10 +82,36 @@ class ClusterService:
             return Response(200, JSON, wire.encode(said))
         return request
 
+    def describe(self) -> ReplicaStatus:
+        peers = self._peers
+        return ReplicaStatus(self.settings.replica, tuple(peers.names), peers.unreachable, len(self._relays))
+
     def tick(self, is_valid: Callable[[Authentication], bool]) -> None:
         for relay in [*self._relays]:
             if relay.is_stream and not is_valid(relay.arrival.authentication):
                 relay.end_stream()
+        now = asyncio.get_running_loop().time()
+        owners = {each.owner for each in self._relays if each.is_silent_since(now - _SILENT_FOR_S)}
+        for owner in owners - self._asked:
+            self._asked.add(owner)
+            self._work.create(self._ask(owner), name="ask whether a replica is alive")
+
+    async def _ask(self, owner: str) -> None:
+        """End the requests to a replica that does not answer a question either: it hangs, or cannot be reached."""
+        try:
+            if await self._peers.is_alive(owner):
+                for relay in self._relays_to(owner):
+                    relay.hear()
+                return
+            log.warning("the replica `%s` does not answer", owner)
+            self._peers.forget(owner)
+            for relay in self._relays_to(owner):
+                relay.fail()
+        finally:
+            self._asked.discard(owner)
+
+    def _relays_to(self, owner: str) -> list[Relay]:
+        return [each for each in self._relays if each.owner == owner]
 
     async def drain(self, within_s: float) -> None:
         for relay in [*self._relays]:

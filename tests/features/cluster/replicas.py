@@ -77,11 +77,11 @@ async def replicas(*names: str, **settings: Any) -> AsyncIterator[list[Replica]]
 
 
 class RoundRobin(HttpClient):
-    """A client behind a balancer that sends each request to the next replica."""
+    """A client behind a balancer that sends each request to the next replica, of those that listen."""
 
-    def __init__(self, replicas: Sequence[Replica]) -> None:
-        super().__init__(replicas[0].url)
-        self.clients = [HttpClient(each.url) for each in replicas]
+    def __init__(self, *urls: str) -> None:
+        super().__init__(urls[0])
+        self.clients = [HttpClient(each) for each in urls]
         self._turn = 0
 
     async def begin(
@@ -93,9 +93,14 @@ class RoundRobin(HttpClient):
         *,
         is_fresh: bool = False,
     ) -> HttpConnection:
-        client = self.clients[self._turn % len(self.clients)]
+        for _ in self.clients[1:]:
+            with contextlib.suppress(ConnectionRefusedError):
+                return await self._next().begin(method, target, headers, body, is_fresh=is_fresh)
+        return await self._next().begin(method, target, headers, body, is_fresh=is_fresh)
+
+    def _next(self) -> HttpClient:
         self._turn += 1
-        return await client.begin(method, target, headers, body, is_fresh=is_fresh)
+        return self.clients[self._turn % len(self.clients)]
 
     async def close(self) -> None:
         for each in self.clients:

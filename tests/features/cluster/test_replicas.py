@@ -25,7 +25,7 @@ async def pair() -> AsyncIterator[list[Replica]]:
 @pytest.fixture
 async def balanced(pair: list[Replica]) -> AsyncIterator[McpClient]:
     """A client whose requests go to both in turn."""
-    async with RoundRobin(pair) as http:
+    async with RoundRobin(*(each.url for each in pair)) as http:
         yield McpClient(http)
 
 
@@ -145,7 +145,7 @@ async def test_the_old_transport_works_over_another_replica(pair: list[Replica])
 
 
 async def test_a_session_of_another_user_does_not_exist_at_any_replica() -> None:
-    async with replicas(auth=(BEARER,)) as pair, RoundRobin(pair) as http:
+    async with replicas(auth=(BEARER,)) as pair, RoundRobin(*(each.url for each in pair)) as http:
         ann = McpClient(http, headers=as_user("ann"))
         await ann.initialize()
         bob = McpClient(http, headers=as_user("bob"))
