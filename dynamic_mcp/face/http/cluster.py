@@ -29,7 +29,7 @@ class PeerRequest(Struct, frozen=True):
 class ReplicaStatus(Struct, frozen=True):
     """What a replica says of the others: its own name, those it knows, and how many addresses do not answer.
 
-    `forwarded` are the requests that it is passing on.
+    `forwarded` is how many requests it has passed on.
     """
 
     name: str

@@ -48,6 +48,7 @@ class ClusterService:
         self._ids = SessionIds(settings.replica, settings.keys)
         self._signer = HopSigner(settings.replica, settings.keys, wall_clock)
         self._peers = Peers(settings.peers, self._ask_name)
+        self._forwarded = 0
         self._relays: set[Relay] = set()
         self._asked: set[str] = set()  # replicas that are being asked whether they are alive
         self._drained: asyncio.Event | None = None
@@ -67,6 +68,7 @@ class ClusterService:
         owner = self._ids.owner_of(session_id, principal, arrival.route, is_old=is_old)
         if owner is None or owner == self.settings.replica:
             return None
+        self._forwarded += 1
         relay = Relay(self, arrival, owner, self._max_body_bytes)
         self._relays.add(relay)
         return relay
@@ -84,7 +86,7 @@ class ClusterService:
 
     def describe(self) -> ReplicaStatus:
         peers = self._peers
-        return ReplicaStatus(self.settings.replica, tuple(peers.names), peers.unreachable, len(self._relays))
+        return ReplicaStatus(self.settings.replica, tuple(peers.names), peers.unreachable, self._forwarded)
 
     def tick(self, is_valid: Callable[[Authentication], bool]) -> None:
         for relay in [*self._relays]:
