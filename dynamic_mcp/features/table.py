@@ -151,6 +151,8 @@ FEATURES = (
         section="config:Cluster",
         resolve="config:resolve",
         cluster="service",
+        check="check",
+        probe="probe",
     ),
     Feature("scan", commands=(FeatureCommand("cli", "Set up", after="registry"),)),
     Feature(

@@ -20,7 +20,7 @@ from dynamic_mcp.system.task_set import TaskSet
 
 log = logging.getLogger("dynamic_mcp")
 
-# How long an address may take to say its name, and how often an unknown name makes us look again.
+# How long an address may take to say its name, and how often unknown names make us look again.
 _ANSWER_WITHIN_S, _LOOK_EVERY_S = 2.0, 1.0
 _MAX_PEERS = 1000
 
@@ -42,7 +42,8 @@ class Peers:
         self._names: dict[str, Endpoint] = {}
         self._unreachable: set[Endpoint] = set()
         self._looked_at = float("-inf")
-        self._look: asyncio.Task[None] | None = None
+        self._next_look: asyncio.Task[None] | None = None
+        self._looking = asyncio.Lock()
         self._tls: ssl.SSLContext | None = None
         self._work = TaskSet(log)
 
@@ -65,11 +66,9 @@ class Peers:
         """Return the connections to a replica; None if no address has it."""
         if (pool := self.known(name)) is not None:
             return pool
-        if self._look is None:
-            if asyncio.get_running_loop().time() - self._looked_at < _LOOK_EVERY_S:
-                return None
-            self._look = self._work.create(self.look(), name="look for other replicas")
-        await asyncio.wait([self._look])
+        if self._next_look is None:
+            self._next_look = self._work.create(self._look_soon(), name="look for other replicas")
+        await asyncio.wait([self._next_look])
         return self.known(name)
 
     async def is_alive(self, name: str) -> bool:
@@ -87,8 +86,19 @@ class Peers:
         """Look for a replica again, since its address does not answer."""
         self._names.pop(name, None)
 
+    async def _look_soon(self) -> None:
+        """Ask all addresses again: the name may be that of a replica that has just begun."""
+        passed_s = asyncio.get_running_loop().time() - self._looked_at
+        await asyncio.sleep(max(0.0, _LOOK_EVERY_S - passed_s))
+        self._next_look = None  # whoever asks from now on may need a later one
+        await self.look()
+
     async def look(self) -> None:
         """Ask all addresses for their names."""
+        async with self._looking:
+            await self._look()
+
+    async def _look(self) -> None:
         try:
             found = [each for urls in await asyncio.gather(*map(self._resolve, self._urls)) for each in urls]
             endpoints = [*dict.fromkeys(found)][:_MAX_PEERS]
@@ -108,7 +118,6 @@ class Peers:
             self._names = names
         finally:
             self._looked_at = asyncio.get_running_loop().time()
-            self._look = None
 
     async def close(self) -> None:
         self._work.cancel_all()

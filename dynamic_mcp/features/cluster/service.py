@@ -130,8 +130,11 @@ class ClusterService:
                 relay.fail()
 
     async def open(self) -> None:
-        """Look for the other replicas."""
-        self._work.create(self._peers.look(), name="look for other replicas")
+        self._work.create(self.look(), name="look for other replicas")
+
+    async def look(self) -> None:
+        """Ask all addresses for the names of the replicas there."""
+        await self._peers.look()
 
     async def close(self) -> None:
         """End everything that is passed on."""
