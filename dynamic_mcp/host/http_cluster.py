@@ -9,14 +9,14 @@ from dynamic_mcp.face.http.core import HttpFace
 from dynamic_mcp.features import table
 
 if TYPE_CHECKING:
-    from dynamic_mcp.face.http.cluster import Cluster
+    from dynamic_mcp.face.http.cluster import ReplicaSet
 
 
-class Replicas:
+class ClusterControl:
     """Opens and closes this replica's way to the others."""
 
     def __init__(self) -> None:
-        self._cluster: Cluster | None = None
+        self._cluster: ReplicaSet | None = None
         self._applied: Any = None  # Any: the settings of the feature, and the limit of messages
 
     async def apply(self, face: HttpFace, config: Config) -> None:

@@ -10,7 +10,7 @@ from dynamic_mcp.face.auth.make import ProviderPool
 from dynamic_mcp.face.http.core import HttpFace
 from dynamic_mcp.face.http.listen_address import LOOPBACK_HOSTS
 from dynamic_mcp.face.http.options import HttpOptions
-from dynamic_mcp.host.http_cluster import Replicas
+from dynamic_mcp.host.http_cluster import ClusterControl
 from dynamic_mcp.host.http_face import make_options, tick
 from dynamic_mcp.host.http_logins import add_login_pages, send_links
 from dynamic_mcp.proxy.proxy import Proxy
@@ -29,7 +29,7 @@ class MountedService:
         self.face = HttpFace(proxy, HttpOptions())
         self.shutdown_timeout_s = Http().shutdown_timeout_s
         self._providers = ProviderPool()
-        self._replicas = Replicas()
+        self._replicas = ClusterControl()
         self._background = TaskSet(log)
 
     async def serve(self, http: Http, config: Config) -> None:

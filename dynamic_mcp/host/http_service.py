@@ -23,7 +23,7 @@ from dynamic_mcp.face.http.listen_address import ListenAddress, listen_at, refus
 from dynamic_mcp.face.http.options import HttpOptions
 from dynamic_mcp.face.http.server import HttpServer
 from dynamic_mcp.host.http_certificate import Certificate
-from dynamic_mcp.host.http_cluster import Replicas
+from dynamic_mcp.host.http_cluster import ClusterControl
 from dynamic_mcp.host.http_face import make_options, tick
 from dynamic_mcp.host.http_logins import add_login_pages, send_links
 from dynamic_mcp.proxy.proxy import Proxy
@@ -66,7 +66,7 @@ class HttpService:
         self._authenticator: Authenticator = LocalAuthenticator()
         self._face: HttpFace | None = None
         self._listener: _Listener | None = None
-        self._replicas = Replicas()
+        self._replicas = ClusterControl()
         self._background = TaskSet(log)
 
     @property

@@ -38,7 +38,7 @@ class ReplicaStatus(Struct, frozen=True):
     forwarded: int
 
 
-class Cluster(Protocol):
+class ReplicaSet(Protocol):
     """The replicas of a service, of which this process is one."""
 
     def make_session_id(self, arrival: Arrival, *, is_old: bool) -> str:

@@ -27,7 +27,7 @@ from dynamic_mcp.face.http.authenticator import (
     Outcome,
     Page,
 )
-from dynamic_mcp.face.http.cluster import PEER_PATH, Cluster, PeerAuthentication, PeerRequest
+from dynamic_mcp.face.http.cluster import PEER_PATH, PeerAuthentication, PeerRequest, ReplicaSet
 from dynamic_mcp.face.http.deferred import DeferredRequest, PageReceiver
 from dynamic_mcp.face.http.denials import DenialReporter
 from dynamic_mcp.face.http.exchange import BodyReceiver, Exchange, RequestHead, Response
@@ -109,7 +109,7 @@ class HttpFace:
         dispatcher: Dispatcher | None = None,
     ) -> None:
         self.is_draining = False
-        self.cluster: Cluster | None = None
+        self.cluster: ReplicaSet | None = None
         """The other replicas; None without any."""
         self._proxy = proxy
         self._options = options

@@ -32,7 +32,7 @@ class Introduction(Struct, frozen=True):
     version: str = ""
 
 
-class Peers:
+class ReplicaFinder:
     """Finds replicas by their names. `question` returns the head of the request that asks an address for its name."""
 
     def __init__(self, urls: Sequence[str], question: Callable[[Endpoint], bytes]) -> None:

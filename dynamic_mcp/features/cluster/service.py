@@ -1,4 +1,4 @@
-"""This replica among the others: `Cluster` of the HTTP face."""
+"""This replica among the others: the `ReplicaSet` of the HTTP face."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dynamic_mcp.face.http.responses import JSON, refusal
 from dynamic_mcp.features.cluster.config import Cluster as Settings
 from dynamic_mcp.features.cluster.hop import FIELD, HopRefused, HopSigner
 from dynamic_mcp.features.cluster.peer_connection import ConnectionPool, Endpoint
-from dynamic_mcp.features.cluster.peers import Introduction, Peers
+from dynamic_mcp.features.cluster.peers import Introduction, ReplicaFinder
 from dynamic_mcp.features.cluster.relay import Relay
 from dynamic_mcp.features.cluster.session_ids import SessionIds
 from dynamic_mcp.identity import LOCAL_USER, Authentication
@@ -47,7 +47,7 @@ class ClusterService:
         self._max_body_bytes = max_body_bytes
         self._ids = SessionIds(settings.replica, settings.keys)
         self._signer = HopSigner(settings.replica, settings.keys, wall_clock)
-        self._peers = Peers(settings.peers, self._ask_name)
+        self._peers = ReplicaFinder(settings.peers, self._ask_name)
         self._forwarded = 0
         self._relays: set[Relay] = set()
         self._asked: set[str] = set()  # replicas that are being asked whether they are alive
@@ -58,7 +58,7 @@ class ClusterService:
     def __repr__(self) -> str:
         return f"<ClusterService {self.settings.replica}, {len(self._relays)} passed on>"
 
-    # --- Cluster ---------------------------------------------------------------------------------------
+    # --- ReplicaSet ---------------------------------------------------------------------------------------
 
     def make_session_id(self, arrival: Arrival, *, is_old: bool) -> str:
         return self._ids.make(arrival.authentication.principal, arrival.route, is_old=is_old)
