@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.face.http.core import HttpFace
 from dynamic_mcp.features import table
+from dynamic_mcp.proxy.proxy import Proxy
 
 if TYPE_CHECKING:
     from dynamic_mcp.face.http.cluster import ReplicaSet
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 class ClusterControl:
     """Opens and closes this replica's way to the others."""
 
-    def __init__(self) -> None:
+    def __init__(self, proxy: Proxy) -> None:
+        self._proxy = proxy
         self._cluster: ReplicaSet | None = None
         self._applied: Any = None  # Any: the settings of the feature, and the limit of messages
 
@@ -28,7 +30,9 @@ class ClusterControl:
             return
         old, self._cluster, self._applied = self._cluster, None, wanted
         if feature is not None and settings is not None:
-            self._cluster = feature.load(feature.cluster).make_service(settings, config.max_message_bytes)
+            self._cluster = feature.load(feature.cluster).make_service(
+                settings, config.max_message_bytes, lambda: self._proxy.parked_calls.process
+            )
             await self._cluster.open()
         face.cluster = self._cluster
         if old is not None:

@@ -29,7 +29,7 @@ class MountedService:
         self.face = HttpFace(proxy, HttpOptions())
         self.shutdown_timeout_s = Http().shutdown_timeout_s
         self._providers = ProviderPool()
-        self._replicas = ClusterControl()
+        self._replicas = ClusterControl(proxy)
         self._background = TaskSet(log)
 
     async def serve(self, http: Http, config: Config) -> None:

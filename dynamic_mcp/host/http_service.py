@@ -66,7 +66,7 @@ class HttpService:
         self._authenticator: Authenticator = LocalAuthenticator()
         self._face: HttpFace | None = None
         self._listener: _Listener | None = None
-        self._replicas = ClusterControl()
+        self._replicas = ClusterControl(proxy)
         self._background = TaskSet(log)
 
     @property

@@ -49,6 +49,10 @@ class ReplicaSet(Protocol):
         """Return what passes a request on to the replica of its session; None if no other replica has the session."""
         ...
 
+    def watch(self, arrival: Arrival, receiver: BodyReceiver) -> BodyReceiver:
+        """Return what takes a request of a modern client, and passes the retry of a call on to where that waits."""
+        ...
+
     def receive(self, head: RequestHead) -> PeerRequest | Response:
         """Read a request below `PEER_PATH`, or return the answer to it: to a question of a peer, or a refusal."""
         ...

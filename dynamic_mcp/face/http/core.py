@@ -284,7 +284,10 @@ class HttpFace:
         if declared_bytes(headers) > self._options.max_body_bytes:
             return too_long(self._options.max_body_bytes)
         if not checked.is_legacy:
-            return self._modern.receive(arrival, cors=checked.cors)
+            receiver = self._modern.receive(arrival, cors=checked.cors)
+            if self.cluster is None or isinstance(arrival.authentication, PeerAuthentication):
+                return receiver
+            return self.cluster.watch(arrival, receiver)
         session: HttpSession | None = None
         if b"mcp-session-id" in headers:
             found = self._find(arrival)

@@ -30,6 +30,7 @@ class Introduction(Struct, frozen=True):
 
     name: str
     version: str = ""
+    process: str = ""  # in the states of calls that wait
 
 
 class ReplicaFinder:
@@ -40,6 +41,7 @@ class ReplicaFinder:
         self._question = question
         self._pools: dict[Endpoint, ConnectionPool] = {}
         self._names: dict[str, Endpoint] = {}
+        self._processes: dict[str, str] = {}  # names by processes
         self._unreachable: set[Endpoint] = set()
         self._looked_at = float("-inf")
         self._next_look: asyncio.Task[None] | None = None
@@ -66,10 +68,19 @@ class ReplicaFinder:
         """Return the connections to a replica; None if no address has it."""
         if (pool := self.known(name)) is not None:
             return pool
+        await self._look_again()
+        return self.known(name)
+
+    async def find_process(self, process: str) -> str:
+        """Return the name of the replica whose process this is; empty if no address has it."""
+        if process not in self._processes:
+            await self._look_again()
+        return self._processes.get(process, "")
+
+    async def _look_again(self) -> None:
         if self._next_look is None:
             self._next_look = self._work.create(self._look_soon(), name="look for other replicas")
         await asyncio.wait([self._next_look])
-        return self.known(name)
 
     async def is_alive(self, name: str) -> bool:
         """Return whether a replica answers, twice asked."""
@@ -116,6 +127,7 @@ class ReplicaFinder:
                 elif names.setdefault(said.name, endpoint) != endpoint:
                     log.warning("two replicas have the name `%s`: %s and %s", said.name, names[said.name], endpoint)
             self._names = names
+            self._processes = {each.process: each.name for each in introductions if each is not None and each.process}
         finally:
             self._looked_at = asyncio.get_running_loop().time()
 

@@ -54,8 +54,6 @@ class Owners(Protocol):
 class Relay(Arrived):
     """Takes the body of a request, and passes both on to the replica `owner`."""
 
-    needs_client = False
-
     __slots__ = (
         "_answer",
         "_body",
@@ -66,13 +64,17 @@ class Relay(Arrived):
         "_length",
         "_owners",
         "max_body_bytes",
+        "needs_client",
         "owner",
     )
 
-    def __init__(self, owners: Owners, arrival: Arrival, owner: str, max_body_bytes: int) -> None:
+    def __init__(
+        self, owners: Owners, arrival: Arrival, owner: str, max_body_bytes: int, *, needs_client: bool
+    ) -> None:
         self.arrival = arrival
         self.owner = owner
         self.max_body_bytes = max_body_bytes
+        self.needs_client = needs_client
         self._owners = owners
         self._body = b""
         self._connection: PeerConnection | None = None

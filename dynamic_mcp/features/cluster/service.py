@@ -17,6 +17,7 @@ from dynamic_mcp.features.cluster.hop import FIELD, HopRefused, HopSigner
 from dynamic_mcp.features.cluster.peer_connection import ConnectionPool, Endpoint
 from dynamic_mcp.features.cluster.peers import Introduction, ReplicaFinder
 from dynamic_mcp.features.cluster.relay import Relay
+from dynamic_mcp.features.cluster.retry import MaybeRetry
 from dynamic_mcp.features.cluster.session_ids import SessionIds
 from dynamic_mcp.identity import LOCAL_USER, Authentication
 from dynamic_mcp.mcp import wire
@@ -32,19 +33,25 @@ _WARN_EVERY_S = 60.0
 _SILENT_FOR_S = 5.0
 
 
-def make_service(settings: Settings, max_body_bytes: int) -> ClusterService:
-    """Return this replica with these settings."""
-    return ClusterService(settings, max_body_bytes)
+def make_service(settings: Settings, max_body_bytes: int, own_process: Callable[[], str]) -> ClusterService:
+    """Return this replica with these settings; `own_process` is what states of calls that wait here name."""
+    return ClusterService(settings, max_body_bytes, own_process)
 
 
 class ClusterService:
     """Passes requests on to the replicas of their sessions, and takes those that replicas pass on."""
 
     def __init__(
-        self, settings: Settings, max_body_bytes: int, *, wall_clock: Callable[[], float] = time.time
+        self,
+        settings: Settings,
+        max_body_bytes: int,
+        own_process: Callable[[], str] = str,
+        *,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self.settings = settings
         self._max_body_bytes = max_body_bytes
+        self._own_process = own_process
         self._ids = SessionIds(settings.replica, settings.keys)
         self._signer = HopSigner(settings.replica, settings.keys, wall_clock)
         self._peers = ReplicaFinder(settings.peers, self._ask_name)
@@ -68,10 +75,21 @@ class ClusterService:
         owner = self._ids.owner_of(session_id, principal, arrival.route, is_old=is_old)
         if owner is None or owner == self.settings.replica:
             return None
+        return self._relay(arrival, owner)
+
+    def _relay(self, arrival: Arrival, owner: str, *, needs_client: bool = False) -> Relay:
         self._forwarded += 1
-        relay = Relay(self, arrival, owner, self._max_body_bytes)
+        relay = Relay(self, arrival, owner, self._max_body_bytes, needs_client=needs_client)
         self._relays.add(relay)
         return relay
+
+    def watch(self, arrival: Arrival, receiver: BodyReceiver) -> BodyReceiver:
+        async def find(process: str) -> Relay | None:
+            owner = "" if process == self._own_process() else await self._peers.find_process(process)
+            is_other = owner not in ("", self.settings.replica)
+            return self._relay(arrival, owner, needs_client=True) if is_other else None
+
+        return MaybeRetry(receiver, find, self._work.create)
 
     def receive(self, head: RequestHead) -> PeerRequest | Response:
         try:
@@ -80,7 +98,7 @@ class ClusterService:
             self._warn(str(exc))
             return refusal(403, str(exc))
         if request.head.target == _INTRODUCTION:
-            said = Introduction(self.settings.replica, __version__)
+            said = Introduction(self.settings.replica, __version__, self._own_process())
             return Response(200, JSON, wire.encode(said))
         return request
 

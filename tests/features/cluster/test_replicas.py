@@ -218,6 +218,51 @@ async def test_keys_are_replaced_one_after_another() -> None:
         assert await say(client, "x") == "x"
 
 
+async def test_a_retry_of_a_modern_client_reaches_the_replica_where_its_call_waits(pair: list[Replica]) -> None:
+    async with HttpClient(pair[0].url) as first, HttpClient(pair[1].url) as second:
+        asked = await modern_call(first, call_of("elicit"))
+        assert asked["resultType"] == "input_required"
+        (key,) = asked["inputRequests"]
+        answers = {key: {"action": "accept", "content": {"a": 1}}}
+        retry = {**call_of("elicit"), "requestState": asked["requestState"], "inputResponses": answers}
+        answered = await modern_call(second, retry)
+        assert json.loads(text_of(answered))["result"] == {"action": "accept", "content": {"a": 1}}
+    assert [len(each.opener.upstreams) for each in pair] == [1, 0]
+
+
+async def test_a_retry_whose_replica_is_gone_is_refused(pair: list[Replica]) -> None:
+    async with HttpClient(pair[0].url) as first, HttpClient(pair[1].url) as second:
+        asked = await modern_call(first, call_of("elicit"))
+        await pair[0].service.finish(0)
+        retry = {**call_of("elicit"), "requestState": asked["requestState"], "inputResponses": {}}
+        with pytest.raises(Refused) as refused:
+            await modern_call(second, retry)
+        assert b"restarted" in refused.value.body
+
+
+async def modern_call(http: HttpClient, params: Json) -> Json:
+    """Send a call of a modern client; return its result."""
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "modern", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}},
+    }
+    headers = {
+        "Accept": "application/json, text/event-stream",
+        "Content-Type": "application/json",
+        "Mcp-Protocol-Version": "2026-07-28",
+        "Mcp-Method": "tools/call",
+        "Mcp-Name": params["name"],
+    }
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {**params, "_meta": meta}}
+    response = await http.request("POST", "/mcp", headers, json.dumps(message).encode())
+    body = await response.read()
+    answer = json.loads(body)
+    if response.status != 200 or "error" in answer:
+        raise Refused(response, body)
+    return answer["result"]
+
+
 def call_of(tool: str, args: Json = None) -> dict[str, Json]:
     """Return the params of a call of a tool."""
     return {"name": "call_dynamic_tool", "arguments": {"group": "up", "name": tool, "args": args or {}}}
