@@ -8,7 +8,7 @@ import os
 import shutil
 import ssl
 import subprocess
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -73,6 +73,21 @@ async def nginx_path(folder: Path, address: str) -> AsyncIterator[Site]:
     site = f"server {{\n listen 127.0.0.1:{port};\n{locations}}}\n"
     async with _running_nginx(folder, site, port):
         yield Site(f"http://127.0.0.1:{port}", "/tools", {"host": f"www.example.com:{port}"})
+
+
+@contextlib.asynccontextmanager
+async def nginx_round_robin(folder: Path, addresses: Sequence[str]) -> AsyncIterator[int]:
+    """Run nginx that sends each request to the next of these addresses; hand out its port."""
+    port = free_port()
+    servers = "".join(f"server {address};\n" for address in addresses)
+    site = (
+        f"upstream replicas {{\n{servers}keepalive 32;\n}}\nserver {{\nlisten 127.0.0.1:{port};\n"
+        "client_max_body_size 64m;\nlocation / {\nproxy_pass http://replicas;\nproxy_http_version 1.1;\n"
+        'proxy_set_header Connection "";\nproxy_set_header Host $http_host;\nproxy_buffering off;\n'
+        "proxy_request_buffering off;\nproxy_read_timeout 60s;\n}\n}\n"
+    )
+    async with _running_nginx(folder, site, port):
+        yield port
 
 
 @contextlib.asynccontextmanager
