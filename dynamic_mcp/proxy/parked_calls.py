@@ -73,6 +73,11 @@ class ParkedCalls:
     def __len__(self) -> int:
         return len(self._calls)
 
+    @property
+    def process(self) -> str:
+        """The name of this process in states; empty before the first one."""
+        return "" if self._seal is None else self._seal.process
+
     async def prepare(self) -> None:
         """Get ready to let a call wait, without holding up others."""
         if self._seal is None:

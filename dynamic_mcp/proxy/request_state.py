@@ -42,19 +42,19 @@ class StateSeal:
     def __init__(self) -> None:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-        self._process = secrets.token_hex(8)
+        self.process = secrets.token_hex(8)
         self._cipher = AESGCM(AESGCM.generate_key(bit_length=256))
 
     def seal(self, ticket: Ticket, binding: bytes, kept: str = "") -> str:
         """Return the state for a ticket, which only this `binding` opens again."""
         nonce = secrets.token_bytes(_NONCE_BYTES)
         sealed = self._cipher.encrypt(nonce, msgspec.json.encode(ticket), self._bound(binding))
-        state = f"{_PREFIX}.{self._process}.{urlsafe_b64encode(nonce + sealed).decode()}"
+        state = f"{_PREFIX}.{self.process}.{urlsafe_b64encode(nonce + sealed).decode()}"
         return f"{state}.{kept}" if kept else state
 
     def is_of_other_process(self, state: str) -> bool:
         """Return whether another process has given a state."""
-        return not state.startswith(f"{_PREFIX}.{self._process}.")
+        return not state.startswith(f"{_PREFIX}.{self.process}.")
 
     def open(self, state: str, binding: bytes) -> Ticket:
         """Return the ticket that was sealed. Raises StateRefused."""
@@ -64,8 +64,8 @@ class StateSeal:
         sealed = rest.partition(".")[0]
         if len(state) > _MAX_STATE_CHARS:
             raise StateRefused("invalid")
-        if process != self._process:
-            raise StateRefused("restarted" if len(process) == len(self._process) and process.isalnum() else "invalid")
+        if process != self.process:
+            raise StateRefused("restarted" if len(process) == len(self.process) and process.isalnum() else "invalid")
         try:
             data = urlsafe_b64decode(sealed.encode())
             if urlsafe_b64encode(data).decode() != sealed:  # the decoder skips what does not belong there
@@ -76,7 +76,12 @@ class StateSeal:
         return decode_as(opened, Ticket)
 
     def _bound(self, binding: bytes) -> bytes:
-        return sha256(self._process.encode() + binding).digest()
+        return sha256(self.process.encode() + binding).digest()
+
+
+def process_of(state: str) -> str:
+    """Return the process that a state says to be of; empty if it does not claim to be one of ours."""
+    return state.split(".", 2)[1] if is_ours(state) and len(state) <= _MAX_STATE_CHARS else ""
 
 
 def is_ours(state: str) -> bool:
