@@ -61,7 +61,6 @@ BRANCHES = {
     "cli/runner.py": 1,
     "config/location.py": 1,
     "config/needs.py": 5,  # passes it on
-    "config/watch.py": 1,
     "config/read.py": 2,  # passes it on
     "doctor/files.py": 2,
     "doctor/listening.py": 1,
@@ -89,7 +88,6 @@ BRANCHES = {
     "system/console_events.py": 1,  # cannot be imported on another system
     "system/database_file.py": 1,
     "system/file_reader.py": 2,
-    "system/inotify.py": 1,  # cannot be imported on another system
     "system/job.py": 1,  # cannot be imported on another system
     "system/named_pipe.py": 1,  # cannot be imported on another system
     "system/os_user.py": 1,
@@ -97,7 +95,6 @@ BRANCHES = {
     "system/pipes.py": 5,
     "system/prctl.py": 1,
     "system/private_socket.py": 5,
-    "system/user_dirs.py": 1,
     "upstream/process/child.py": 1,  # chooses between the next two
     "upstream/process/group.py": 1,  # cannot be imported on Windows, as the guardian and strays
     "upstream/process/guardian.py": 1,

@@ -1,4 +1,4 @@
-"""Watches directories with watchdog, where there is no inotify. Imported only when needed: it is slow to load."""
+"""Watches directories. Imported only when needed, because watchdog is slow to load."""
 
 import contextlib
 from collections.abc import Callable, Iterable
@@ -32,7 +32,7 @@ _WRITING: list[type[FileSystemEvent]] = [
 ]
 
 
-class WatchdogWatcher:
+class DirectoryWatcher:
     """Watches a set of directories and calls `on_change` from another thread."""
 
     def __init__(self, on_change: Callable[[], None]) -> None:
@@ -43,11 +43,11 @@ class WatchdogWatcher:
         self._observer.start()
 
     def watch(self, directories: Iterable[Path]) -> bool:
-        """Watch exactly these directories; return whether any is new.
+        """Watch exactly these directories, or the nearest existing parents; return whether any is new.
 
         Raises OSError if the system cannot watch more directories.
         """
-        targets = {(path, path.stat().st_ino) for path in directories}
+        targets = {(path, path.stat().st_ino) for path in map(_nearest_directory, directories)}
         for old in self._watches.keys() - targets:
             with contextlib.suppress(KeyError, OSError):  # removing the directory may have ended its watch
                 self._observer.unschedule(self._watches[old])
@@ -68,3 +68,7 @@ class _Handler(FileSystemEventHandler):
 
     def on_any_event(self, event: FileSystemEvent) -> None:
         self._on_change()
+
+
+def _nearest_directory(path: Path) -> Path:
+    return next((each for each in (path, *path.parents) if each.is_dir()), Path(path.anchor or "."))

@@ -11,15 +11,17 @@ import contextlib
 import logging
 import os
 import stat
-import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from dynamic_mcp.config.read import ConfigState, ServedConfig, read_all
 from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.system.file_reader import read_bytes
+
+if TYPE_CHECKING:
+    from dynamic_mcp.config.directory_watcher import DirectoryWatcher
 
 log = logging.getLogger(__name__)
 
@@ -36,16 +38,6 @@ _MOST_LINKS = 40
 
 # The bytes of each file; None if it is missing.
 Content = Mapping[Path, bytes | None]
-
-
-class DirectoryWatcher(Protocol):
-    """Watches a set of directories, and says when something in one of them has changed."""
-
-    def watch(self, directories: Iterable[Path]) -> bool:
-        """Watch exactly these directories; return whether any is new. Raises OSError."""
-        ...
-
-    def stop(self) -> None: ...
 
 
 class ConfigWatcher:
@@ -121,8 +113,10 @@ class ConfigWatcher:
 
     def _start_watching(self) -> bool:
         try:
-            self._directories = open_watcher(self._loop, self._wake_from_thread)
-        except (ImportError, OSError, AttributeError) as exc:  # a Python without ctypes, a C library without inotify
+            from dynamic_mcp.config.directory_watcher import DirectoryWatcher
+
+            self._directories = DirectoryWatcher(self._wake_from_thread)
+        except (ImportError, OSError) as exc:
             return self._fall_back_to_polling(exc)
         return True
 
@@ -130,7 +124,7 @@ class ConfigWatcher:
         """Watch the current directories of the files and of the links to them."""
         assert self._directories is not None
         try:
-            if self._directories.watch(map(_nearest_directory, directories_of(files))):
+            if self._directories.watch(directories_of(files)):
                 self._wake_from_thread()  # earlier changes caused no event
         except (FileNotFoundError, NotADirectoryError):
             self._wake_from_thread()  # a directory has just been removed
@@ -247,22 +241,6 @@ class ConfigWatcher:
 def directories_of(files: Iterable[Path]) -> set[Path]:
     """Return all directories in which a change can affect these paths: their own, and those of all links."""
     return {place.parent for file in files for place in _follow_links(file)}
-
-
-def open_watcher(loop: asyncio.AbstractEventLoop, on_change: Callable[[], None]) -> DirectoryWatcher:
-    """Return what watches directories on this system; `on_change` is called in any thread. Raises OSError."""
-    if sys.platform == "linux":
-        from dynamic_mcp.system.inotify import InotifyWatcher
-
-        return InotifyWatcher(loop, on_change)
-    else:  # noqa: RET505 - mypy takes what follows an `if` for dead code
-        from dynamic_mcp.config.directory_watcher import WatchdogWatcher  # slow to load
-
-        return WatchdogWatcher(on_change)
-
-
-def _nearest_directory(path: Path) -> Path:
-    return next((each for each in (path, *path.parents) if each.is_dir()), Path(path.anchor or "."))
 
 
 def _follow_links(file: Path) -> Iterator[Path]:

@@ -10,7 +10,7 @@ import sys
 
 from dynamic_mcp import __version__
 from dynamic_mcp.config.location import choose_profile, config_key, identify, locate, split_profile, working_directory
-from dynamic_mcp.system import private_socket, user_dirs
+from dynamic_mcp.system import private_socket
 from dynamic_mcp.system.installation import Installation
 
 # As in `typing`, which takes longer to load than all of this.
@@ -50,9 +50,7 @@ def find(arguments: list[str]) -> Shim | None:
     words, profile = split_profile(arguments)
     if not _is_plain(words) or profile == "":
         return None
-    config = locate(
-        words[0] if words else None, os.environ, directory=working_directory(), user_dir=user_dirs.config_dir
-    )
+    config = locate(words[0] if words else None, os.environ, directory=working_directory(), user_dir=_user_dir)
     connection = None if config is None else find_daemon(config)
     if config is None or (connection is None and _STATE not in os.environ):
         return None
@@ -287,3 +285,9 @@ def _is_plain(arguments: list[str]) -> bool:
 
 def _may_be_a_command(word: str) -> bool:
     return word.startswith("-") or word.replace("-", "").isalpha()
+
+
+def _user_dir() -> str:
+    from platformdirs import user_config_dir
+
+    return user_config_dir("dynamic-mcp", appauthor=False)

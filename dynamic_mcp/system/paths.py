@@ -10,31 +10,34 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from dynamic_mcp.system import file_reader, user_dirs
+import platformdirs
+
+from dynamic_mcp.system import file_reader
 
 log = logging.getLogger(__name__)
 
+_APP = "dynamic-mcp"
 _LOCK_POLL_S = 0.02
 
 
 def config_dir() -> Path:
     """Return the directory for the user's config."""
-    return Path(user_dirs.config_dir())
+    return platformdirs.user_config_path(_APP, appauthor=False)
 
 
 def state_dir() -> Path:
     """Return the directory for state that must survive a restart: tokens, approvals."""
-    return Path(user_dirs.state_dir())
+    return platformdirs.user_state_path(_APP, appauthor=False)
 
 
 def cache_dir() -> Path:
     """Return the directory for data that can be fetched again: catalogs."""
-    return Path(user_dirs.cache_dir())
+    return platformdirs.user_cache_path(_APP, appauthor=False)
 
 
 def log_dir() -> Path:
     """Return the directory of the log file, for AI tools that hide stderr."""
-    return Path(user_dirs.log_dir())
+    return platformdirs.user_log_path(_APP, appauthor=False)
 
 
 def make_private_dir(directory: Path) -> None:

@@ -11,8 +11,6 @@ import stat
 import sys
 import time
 
-from dynamic_mcp.system import user_dirs
-
 if sys.platform == "win32":
     from dynamic_mcp.system import named_pipe
 
@@ -56,7 +54,9 @@ def directories(environment: Mapping[str, str], platform: str = sys.platform) ->
             return
     elif sys.platform != "win32":
         yield from _runtime_directories(environment, os.getuid(), platform)
-    state = user_dirs.state_dir()
+    from platformdirs import user_state_dir
+
+    state = user_state_dir(_APP, appauthor=False)
     if os.path.isabs(state):  # noqa: PTH117 - a relative one would be another one for each window
         yield f"{state}{os.sep}run"
     if sys.platform != "win32" and platform != "win32":
