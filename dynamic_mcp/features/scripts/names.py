@@ -1,0 +1,86 @@
+"""Reads from the text of a script which tools it calls by names that are written in it."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+
+from msgspec import Struct
+
+# What is longer is not read: parsing the worst text of this length takes half a second, and holds up the loop.
+_LONGEST = 64_000
+_UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
+_CALL = "call"
+_EVALUATING = ("eval", "exec", "globals")
+
+
+class NamedCall(Struct, frozen=True):
+    """A call of a tool whose group and name are written as texts, at a `line` of the script, counted from 1.
+
+    `arguments` is what is written as them; None if the tool is called without.
+    """
+
+    group: str
+    name: str
+    line: int
+    arguments: ast.expr | None
+
+
+class ScriptNames(Struct, frozen=True):
+    """The named calls of a script, in its order.
+
+    `has_others` if it may call further tools, or cannot be read. `redefines` if `call` may be something else in it.
+    """
+
+    calls: tuple[NamedCall, ...] = ()
+    has_others: bool = False
+    redefines: bool = False
+
+
+_UNKNOWN = ScriptNames(has_others=True, redefines=True)
+
+
+def read_names(code: str) -> ScriptNames:
+    """Return the calls whose names are in a script: it takes some ms, and half a second if the text is hostile."""
+    if len(code) > _LONGEST:
+        return _UNKNOWN
+    try:
+        with warnings.catch_warnings(action="ignore"):  # of strange escapes, for the log of dynamic-mcp
+            nodes = list(ast.walk(ast.parse(code)))
+    except _UNREADABLE:
+        return _UNKNOWN
+    calls = [call for node in nodes if isinstance(node, ast.Call) and (call := _read_call(node)) is not None]
+    uses = sum(isinstance(node, ast.Name) and node.id == _CALL for node in nodes)
+    redefines = any(map(_may_redefine, nodes))
+    in_order = tuple(call for _, call in sorted(calls, key=lambda each: each[0]))
+    return ScriptNames(in_order, redefines or uses > len(calls), redefines)
+
+
+def _read_call(node: ast.Call) -> tuple[tuple[int, int], NamedCall] | None:
+    """Return a call and its place, if both names are texts."""
+    if not (isinstance(node.func, ast.Name) and node.func.id == _CALL):
+        return None
+    values = dict(zip(("group", "name", "args"), node.args, strict=False))
+    values |= {each.arg: each.value for each in node.keywords if each.arg is not None}
+    if any(each.arg is None for each in node.keywords):
+        values["args"] = node  # which is as unknown as they are
+    match values.get("group"), values.get("name"):
+        case ast.Constant(value=str(group)), ast.Constant(value=str(tool)):
+            call = NamedCall(group, tool, node.lineno, values.get("args"))
+            return (node.lineno, node.col_offset), call
+    return None
+
+
+def _may_redefine(node: ast.AST) -> bool:
+    match node:
+        case ast.Name(id=name, ctx=context):
+            return name in _EVALUATING or (name == _CALL and not isinstance(context, ast.Load))
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            return name == _CALL
+        case ast.arg(arg=name) | ast.ExceptHandler(name=name) | ast.MatchAs(name=name) | ast.MatchStar(name=name):
+            return name == _CALL
+        case ast.MatchMapping(rest=name):
+            return name == _CALL
+        case ast.alias(name=name, asname=other):
+            return (other or name) in (_CALL, "*")
+    return False
