@@ -13,8 +13,18 @@ if TYPE_CHECKING:
     from dynamic_mcp.mcp.wire import Frame
     from dynamic_mcp.proxy.request import Request
     from dynamic_mcp.proxy.result_store import ResultStore
-    from dynamic_mcp.proxy.view import View
+    from dynamic_mcp.proxy.view import GroupView, View
     from dynamic_mcp.system.clock import Clock
+    from dynamic_mcp.tools.schema import InputSchema
+
+
+class FoundTool(Struct, frozen=True):
+    """A tool as a client sees it: the name and the definition that it is shown, and what its arguments must fit."""
+
+    group: GroupView
+    name: str
+    definition: Raw
+    schema: InputSchema
 
 
 class OwnToolContext(Struct, frozen=True):
@@ -22,11 +32,14 @@ class OwnToolContext(Struct, frozen=True):
 
     `view_for` returns what a client may see now. `answer` answers a request that a call of the tool has caused, whose
     `parent` is the call: by the same rules as any other request of its client, and observed like one. It raises
-    DynamicMcpError. `results` returns the store of results that are too long. Bounds of time go by `clock`.
+    DynamicMcpError. `find_tool` returns the tool that a call with these names of a group and a tool would reach; it
+    raises what the call would raise. `results` returns the store of results that are too long. Bounds of time go by
+    `clock`.
     """
 
     view_for: Callable[[Client], View]
     answer: Callable[[Request], Awaitable[Frame]]
+    find_tool: Callable[[Request, str, str], Awaitable[FoundTool]]
     results: Callable[[], ResultStore]
     clock: Clock
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # loaded with the first call, or the first client that is lis
     from dynamic_mcp.proxy.calls import Calls
     from dynamic_mcp.proxy.direct_listing import DirectListing, ListedTools, ToolUses
     from dynamic_mcp.proxy.listed_names import Named
-    from dynamic_mcp.proxy.own_tools import OwnTool
+    from dynamic_mcp.proxy.own_tools import FoundTool, OwnTool
     from dynamic_mcp.proxy.result_store import ResultStore
     from dynamic_mcp.proxy.search import ToolSearch
     from dynamic_mcp.proxy.surface import Surface
@@ -173,6 +173,10 @@ class Tools:
         if own is not None and own.describe(request.view) is not None and own.is_for(request.client):
             return own.answer(request, params)
         return self._calls.call_by_name(request, name, params)
+
+    def find_tool(self, request: Request, group: str, name: str) -> Awaitable[FoundTool]:
+        """Return the tool that a call with these names would reach. Raises what the call would raise."""
+        return self._calls.find_tool(request, group, name)
 
     def _call_split(self, request: Request, verb: str, params: Mapping[str, Raw]) -> Awaitable[Frame]:
         """Answer a call tool of a config with split calls; the other config has the other tools."""

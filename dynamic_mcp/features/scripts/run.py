@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 
 import msgspec
 from msgspec import Raw, Struct, structs
@@ -13,7 +14,9 @@ from msgspec import Raw, Struct, structs
 from dynamic_mcp.config.resolved import CallHandling
 from dynamic_mcp.errors import INTERNAL_ERROR, INVALID_PARAMS, DynamicMcpError
 from dynamic_mcp.features.scripts.config import Scripts
+from dynamic_mcp.features.scripts.names import read_names
 from dynamic_mcp.features.scripts.sandbox import Functions, Sandbox, ScriptFailed
+from dynamic_mcp.features.scripts.type_check import check_types
 from dynamic_mcp.features.scripts.values import Contents, encode_error, is_alone, read_result
 from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.envelope import StateRefused
@@ -81,12 +84,17 @@ class ScriptRun:
             loop.call_soon_threadsafe(self._print, text)
 
         functions: Functions = {"_call": self.call, "_tools": self.list_tools}
-        self._work = asyncio.create_task(sandbox.run(code, data, self._settings, functions, on_print))
+        run = partial(sandbox.run, code, data, self._settings, functions, on_print)
+        self._work = asyncio.create_task(self._check_and_run(code, run))
         try:
             value = await self._finish(self._work)
         except ScriptFailed as exc:
             return self._describe_failure(exc, code)
         return self._describe_result(value)
+
+    async def _check_and_run(self, code: str, run: Callable[[], Awaitable[bytes]]) -> bytes:
+        await check_types(self._context, self._request, code, read_names(code))
+        return await run()
 
     async def _finish(self, work: asyncio.Task[bytes]) -> bytes:
         """Return the result of a script that ends within its bounds. Raises ScriptFailed."""
