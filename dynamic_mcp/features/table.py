@@ -66,6 +66,8 @@ class Feature(Struct, frozen=True):
     extension: str = ""  # the extension of MCP that it serves, by the functions in `methods`, where it is wanted
     methods: Mapping[str, str] = {}
     gates: str = ""  # holds back definitions of servers: its `make_service` returns a `GateService`
+    server: str = ""  # adds a group with the feature's name: its `find_server` takes the section, or None
+    transport: str = ""  # answers the links to that group: an `OwnTransport`
     own_tools: Mapping[str, str] = {}  # modules by the names of tools of ours: `make_tool` returns an `OwnTool`
     rules: Rules | None = None  # on the calls of servers
     opens: str = ""  # the slot of its step whose `prepare` runs before a config is applied
@@ -257,7 +259,12 @@ FEATURES = (
         resolve="config:resolve",
         wanted_by=("profiles_run_scripts",),
         extra="scripts",
+        server="config:find_server",
+        transport="transport:StoredScriptTransport",
+        steps={"stored script": "step:RunStoredScript"},
+        check="check",
         own_tools={"run_dynamic_script": "tool"},
+        commands=(FeatureCommand("script", "Look and try", after="call"),),
     ),
 )
 
@@ -275,6 +282,11 @@ def feature_of_slot(slot: str) -> Feature | None:
 def own_tool_names() -> frozenset[str]:
     """Return the names of the tools that features add to ours."""
     return frozenset(name for feature in FEATURES for name in feature.own_tools)
+
+
+def find_transport(feature: str) -> Any:  # Any: an `OwnTransport` class, of the name of a group and a folder
+    """Import what answers the links to the group of a feature."""
+    return next(each.find(each.transport) for each in FEATURES if each.name == feature)
 
 
 def feature_with_gates() -> Feature | None:

@@ -71,6 +71,13 @@ class ScriptTool(OwnTool):
         code = wire.text(arguments.get("code"))
         if not code or not code.strip():
             raise InvalidArguments("`code` is missing", hint="it is the text of the script")
+        return await self._run(request, params, code, arguments.get("input", wire.NULL))
+
+    async def run_stored(self, request: Request, params: Mapping[str, Raw], code: str) -> Frame:
+        """Run a stored script for a call, whose arguments are its `input`. Raises InvalidArguments."""
+        return await self._run(request, params, code, params.get("arguments", wire.EMPTY_OBJECT))
+
+    async def _run(self, request: Request, params: Mapping[str, Raw], code: str, data: Raw) -> Frame:
         if (size := len(code.encode("utf-8", "replace"))) > self._settings.source:
             most = self._settings.source
             raise InvalidArguments(
@@ -79,7 +86,7 @@ class ScriptTool(OwnTool):
         from dynamic_mcp.features.scripts.run import ScriptRun
 
         run = ScriptRun(self._context, request, params, self._settings)
-        return await run.answer(self._find_sandbox(), code, arguments.get("input", wire.NULL))
+        return await run.answer(self._find_sandbox(), code, data)
 
     async def close(self) -> None:
         """End the workers."""
