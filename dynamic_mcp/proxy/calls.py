@@ -193,16 +193,17 @@ class Calls:
         is_listed = self._direct_listing(request.view, request.client).is_all()
         return f"`{'tools/list' if is_listed else GET}` shows what there is"
 
-    async def find_tool(self, request: Request, group: str, name: str) -> FoundTool:
-        """Return the tool that a call with these names would reach. Raises what the call would raise."""
+    async def find_tool(self, request: Request, group: str, name: str, *, fresh: bool = False) -> FoundTool:
+        """Implement `FindTool` for the client of a request."""
         from dynamic_mcp.proxy.own_tools import FoundTool
 
         call = ToolCall(request.view.group(group, "tools"), name, None, _NOTHING)
-        catalog = call.group.catalog
+        catalog = await call.group.reread(request.client) if fresh else call.group.catalog
         if catalog is None or name not in catalog.model_tools:
             call, catalog = await self._find(request, call)
         definition = catalog.tools.get(call.name, EMPTY_OBJECT)
-        return FoundTool(call.group, call.name, definition, _schema(call, catalog))
+        is_certain = fresh or call.group.state is State.READY
+        return FoundTool(call.group.name, call.name, definition, _schema(call, catalog), is_certain)
 
     # --- the call --------------------------------------------------------------------------------------
 

@@ -93,7 +93,7 @@ class ScriptRun:
         return self._describe_result(value)
 
     async def _check_and_run(self, code: str, run: Callable[[], Awaitable[bytes]]) -> bytes:
-        await check_types(self._context, self._request, code, read_names(code))
+        await check_types(code, read_names(code), self._context.finder_for(self._request), self._context.clock)
         return await run()
 
     async def _finish(self, work: asyncio.Task[bytes]) -> bytes:

@@ -101,6 +101,16 @@ class Sandbox:
             await execution.close()
         return execution.result
 
+    async def check_syntax(self, code: str, settings: Scripts) -> None:
+        """Read a script without running it. Raises ScriptFailed if it cannot be run."""
+        try:
+            async with self._worker(settings) as session:
+                await session.feed_run("0")  # so that the script is the second text, as where it runs
+                await session.feed_start(f"_stop()\n{code}")  # which stops before the script, and is never resumed
+        except monty.MontyError as exc:
+            failure = _explain(exc, settings)
+            raise ScriptFailed(failure.message, max(failure.line - 1, 0)) from exc
+
     async def close(self) -> None:
         """Release the workers; no script runs any more."""
         pool, self._pool = self._pool, None

@@ -106,7 +106,7 @@ def read_script(file: Path) -> StoredScript:
     except UnicodeDecodeError as exc:
         raise BadScript("it is not UTF-8") from exc
     digest = sha256(data).hexdigest()[:_DIGITS]
-    return StoredScript(name, code, digest, _define(name, code, digest))
+    return StoredScript(name, code, digest, define(name, code, digest))
 
 
 def read_digest(definition: Raw) -> str:
@@ -115,7 +115,7 @@ def read_digest(definition: Raw) -> str:
     return words.rpartition(" ")[2]
 
 
-def _define(name: str, code: str, digest: str) -> Raw:
+def define(name: str, code: str, digest: str) -> Raw:
     """Return the definition of a script as a tool. Raises BadScript.
 
     The digest of the text is in the schema, which counts where definitions are pinned, as members that no reader

@@ -15,9 +15,8 @@ from dynamic_mcp.features.scripts.names import NamedCall, ScriptNames
 from dynamic_mcp.features.scripts.sandbox import ScriptFailed
 from dynamic_mcp.features.scripts.signature import sign
 from dynamic_mcp.features.scripts.written_arguments import WrittenArguments, find_certain_flaws, read_arguments
-from dynamic_mcp.groups.lifecycle import State
-from dynamic_mcp.proxy.own_tools import FoundTool, OwnToolContext
-from dynamic_mcp.proxy.request import Request
+from dynamic_mcp.proxy.own_tools import FindTool, FoundTool
+from dynamic_mcp.system.clock import Clock
 from dynamic_mcp.system.text import one_line, pluralize
 from dynamic_mcp.tools.arguments import describe_flaws
 
@@ -41,13 +40,13 @@ class _TypeError(Exception):
         self.signature = signature
 
 
-async def check_types(context: OwnToolContext, request: Request, code: str, names: ScriptNames) -> None:
-    """Check the calls of a script for the client of a request. Raises ScriptFailed for those that cannot be right."""
+async def check_types(code: str, names: ScriptNames, find: FindTool, clock: Clock) -> None:
+    """Check the calls of a script, whose tools `find` finds. Raises ScriptFailed for those that cannot be right."""
     if not names.calls or names.redefines:
         return
     errors: list[_TypeError] = []
-    check = asyncio.create_task(_Checker(context, request).check(names, errors))
-    bound = asyncio.create_task(context.clock.sleep(_WITHIN_S))
+    check = asyncio.create_task(_Checker(find).check(names, errors))
+    bound = asyncio.create_task(clock.sleep(_WITHIN_S))
     try:
         await asyncio.wait([check, bound], return_when=asyncio.FIRST_COMPLETED)
         if check.done() and (failure := check.exception()) is not None:
@@ -63,9 +62,8 @@ async def check_types(context: OwnToolContext, request: Request, code: str, name
 class _Checker:
     """Checks the calls of one script; servers that are not known yet are asked at once."""
 
-    def __init__(self, context: OwnToolContext, request: Request) -> None:
-        self._context = context
-        self._request = request
+    def __init__(self, find: FindTool) -> None:
+        self._find_tool = find
         self._left_s = _COMPUTING_S
 
     async def check(self, names: ScriptNames, errors: list[_TypeError]) -> None:
@@ -84,12 +82,12 @@ class _Checker:
             self._left_s -= time.monotonic() - began
             await asyncio.sleep(0)  # others have their turn
 
-    async def _find(self, group: str, name: str) -> FoundTool | NotFound | None:
+    async def _find(self, group: str, name: str, *, fresh: bool = False) -> FoundTool | NotFound | None:
         """Return a tool, or that there is none; None if that is not certain, so that only the call can tell."""
         if not group or not name:
             return None
         try:
-            return await self._context.find_tool(self._request, group, name)
+            return await self._find_tool(group, name, fresh=fresh)
         except NotFound as exc:
             return exc
         except DynamicMcpError:
@@ -103,19 +101,13 @@ class _Checker:
             return
         written = read_arguments(call.arguments)
         problems = _find_problems(tool, written)
-        if problems and tool.group.state is not State.READY:  # its schema may be of yesterday, from disk
-            tool = await self._find_again(tool)
-            problems = [] if tool is None else _find_problems(tool, written)
-        if problems and tool is not None:
-            raise _TypeError(call, "; ".join(problems), sign(tool.group.name, tool.name, tool.definition))
-
-    async def _find_again(self, tool: FoundTool) -> FoundTool | None:
-        try:
-            await tool.group.reread(self._request.client)
-        except DynamicMcpError:
-            return None
-        found = await self._find(tool.group.name, tool.name)
-        return found if isinstance(found, FoundTool) else None
+        if problems and not tool.is_certain:  # its schema may be of yesterday, from disk
+            found = await self._find(tool.group, tool.name, fresh=True)
+            if not isinstance(found, FoundTool):
+                return
+            tool, problems = found, _find_problems(found, written)
+        if problems:
+            raise _TypeError(call, "; ".join(problems), sign(tool.group, tool.name, tool.definition))
 
 
 def _find_problems(tool: FoundTool, written: WrittenArguments) -> list[str]:
