@@ -16,7 +16,7 @@ from dynamic_mcp.cli.client_opener import open_client
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.runner import run
 from dynamic_mcp.cli.tool_arguments import parse_arguments
-from dynamic_mcp.config.resolved import CommandLine, Config
+from dynamic_mcp.config.resolved import CommandLine, Config, FeatureServer
 from dynamic_mcp.config.types import NO_LIMIT
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, NotFound, UpstreamError, closest
 from dynamic_mcp.groups.catalog import ListKind
@@ -40,14 +40,13 @@ class CallOptions:
     save: str | None
 
 
-def call_tool(context: Invocation, options: CallOptions, config: Config | None = None) -> int:
-    """Call a tool and print its result; return the exit code. Raises InvalidArguments before anything runs.
-
-    `config` is that of the proxy, where the tool needs more than its own group.
-    """
+def call_tool(context: Invocation, options: CallOptions) -> int:
+    """Call a tool and print its result; return the exit code. Raises InvalidArguments before anything runs."""
     if options.select is not None:
         _check_jsonpath(options.select)
-    config = context.read_config(options.group) if config is None else config
+    config = context.read_config(options.group)
+    if isinstance(config.groups[0].upstream, FeatureServer):
+        config = context.read_config()  # its tools may call those of other groups
     config = with_timeout(_without_limits(config), options.timeout, "tools_s")
     return run(_call(context, config, options))
 

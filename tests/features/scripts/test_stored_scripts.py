@@ -8,23 +8,34 @@ import json
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dynamic_mcp.client import ClientInfo
+from dynamic_mcp.config.access import LOCAL_NAME
 from dynamic_mcp.config.read import read
-from dynamic_mcp.config.resolved import FeatureServer, GroupConfig, Share
+from dynamic_mcp.config.resolved import FeatureServer, GroupConfig, Pinning, Share
 from dynamic_mcp.errors import ConfigError
+from dynamic_mcp.features.audit.observer import AuditObserver
+from dynamic_mcp.features.audit.recorder import Trail
 from dynamic_mcp.features.scripts.check import check
 from dynamic_mcp.features.scripts.config import Scripts
 from dynamic_mcp.features.scripts.stored import BadScript, read_folder, read_script
+from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.proxy.request import Observers
 from dynamic_mcp.upstream.handshake import Era, Opened
 from dynamic_mcp.upstream.link import LinkOwner
 from dynamic_mcp.upstream.open import open_link
-from tests.fakes import FakeUpstream, Json, Opener, config_of, group_config, text_of
-from tests.features.scripts.scene import SLOW_S, ScriptClient, echo
+from tests.fakes import FakeClock, FakeUpstream, Json, Opener, config_of, group_config, text_of
+from tests.features.approvals.scene import READ_S, accept, asking_with
+from tests.features.audit.audited import KEEPING, uses_in
+from tests.features.scripts.scene import SLOW_S, ScriptClient, echo, patiently
+from tests.features.scripts.test_script_calls import ask_and_answer
+from tests.modern_client import ModernClient, retry_of
+from tests.policy.rules import access_of
 
 TRIPLE = """# ---
 # description: Echo a number three times
@@ -40,12 +51,8 @@ def front(text: str, code: str = "return 1") -> str:
     return f"# ---\n{text}\n# ---\n{code}\n"
 
 
-@contextlib.asynccontextmanager
-async def stored(
-    folder: Path, *, revision: str = "2025-11-25", **changes: Json
-) -> AsyncIterator[tuple[Proxy, FakeUpstream, ScriptClient]]:
-    """Run a proxy with the scripts of a folder, and the server `up`."""
-    upstream = FakeUpstream({"tools/call": echo})
+def proxy_of(folder: Path, upstream: FakeUpstream, *, store: Path | None = None, **changes: Any) -> Proxy:
+    """Return a proxy with the scripts of a folder, and the server `up`; changes are fields of the config."""
     opener = Opener(up=[upstream])
 
     async def open_either(
@@ -54,11 +61,21 @@ async def stored(
         open_it = open_link if isinstance(config.upstream, FeatureServer) else opener
         return await open_it(config, listener, hello, lacks=lacks)
 
-    scripts = group_config("scripts", upstream=FeatureServer("scripts", str(folder)))
+    pinning = changes.pop("pinning", Pinning())
+    steps = changes.pop("steps", None)
+    scripts = group_config("scripts", upstream=FeatureServer("scripts", str(folder)), pinning=pinning)
     config = config_of(group_config("up", share=Share.ALL), scripts, scripts=Scripts(folder=str(folder)), **changes)
-    proxy = Proxy(config, opener=open_either)
+    catalogs = None if store is None else CatalogStore(store)
+    return Proxy(config, opener=open_either, steps=steps, catalog_store=catalogs)
+
+
+@contextlib.asynccontextmanager
+async def stored(folder: Path, **changes: Any) -> AsyncIterator[tuple[Proxy, FakeUpstream, ScriptClient]]:
+    """Run such a proxy, and a client of it."""
+    upstream = FakeUpstream({"tools/call": echo})
+    proxy = proxy_of(folder, upstream, **changes)
     client = ScriptClient(proxy, bound_s=SLOW_S)
-    await client.initialize()
+    await client.initialize(capabilities={"elicitation": {"form": {}}})
     try:
         yield proxy, upstream, client
     finally:
@@ -129,6 +146,93 @@ async def test_types_are_checked_before_a_stored_script_calls_anything(tmp_path:
         assert result["isError"]
         assert "did you mean `echo`?" in text_of(result)
         assert upstream.heard("tools/call") == []
+
+
+# --- the rules of any tool -----------------------------------------------------------------------------
+
+
+async def test_access_rules_hide_a_stored_script_and_what_it_calls(tmp_path: Path) -> None:
+    (tmp_path / "triple.py").write_text(TRIPLE)
+    (tmp_path / "secret.py").write_text(front("# description: secret"))
+    access = access_of(
+        roles={"dev": [{}, {"tools": ["secret"], "effect": "deny"}, {"tools": ["echo"], "effect": "deny"}]},
+        people={LOCAL_NAME: ["dev"]},
+    )
+    async with stored(tmp_path, access=access) as (_, upstream, client):
+        hidden = text_of(await client.call("scripts", "secret", {}))
+        unknown = text_of(await client.call("scripts", "secres", {}))
+        assert hidden == unknown.replace("secres", "secret")
+        assert "no tool of group `up` is named `echo`" in text_of(await client.call("scripts", "triple", {"n": 1}))
+        assert upstream.heard("tools/call") == []
+
+
+async def test_a_person_approves_a_stored_script_and_is_asked_for_its_calls_too(tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text(front("# description: one", 'return await call("up", "echo", {"n": 1})'))
+    access = access_of(roles={"dev": [{}, {"tools": ["one", "echo"], "effect": "ask"}]}, people={LOCAL_NAME: ["dev"]})
+    clock = FakeClock()
+    async with stored(tmp_path, access=access, steps=asking_with(clock)) as (_, _upstream, client):
+        running = asyncio.create_task(client.call("scripts", "one", {}))
+        for times, name in enumerate(("one", "echo"), 1):
+            question = await patiently(client.hears, "elicitation/create", times)
+            assert f"`{name}`" in question["params"]["message"]
+            await clock.pass_(READ_S)
+            client.reply(question, accept("once"))
+        assert text_of(await running) == '{"n": 1}'
+
+
+async def test_the_audit_log_has_its_calls_as_its_own(tmp_path: Path) -> None:
+    folder = tmp_path / "scripts"
+    folder.mkdir()
+    (folder / "triple.py").write_text(TRIPLE)
+    trail = Trail(tmp_path, KEEPING, stops_writes=False)
+    async with stored(folder) as (proxy, _, client):
+        proxy.observers = Observers([AuditObserver(trail)])
+        await client.call("scripts", "triple", {"n": 1})
+    trail.close()
+    *calls, script = [line for line in uses_in(tmp_path) if line["event"] == "call"]
+    assert (script["group"], script["name"]) == ("scripts", "triple")
+    assert [(line["name"], line["parent"]) for line in calls] == [("echo", script["id"])] * 3
+
+
+async def test_a_text_that_has_changed_is_held_back_until_it_is_approved(tmp_path: Path) -> None:
+    folder = tmp_path / "scripts"
+    folder.mkdir()
+    pinning, lock = Pinning("hold", "here"), tmp_path / "lock.json"
+    for code in ("return 1", "return 2"):
+        (folder / "one.py").write_text(front("# description: one", code))
+        async with stored(folder, pinning=pinning, lock_file=lock) as (_, _upstream, client):
+            words = text_of(await client.call("scripts", "one", {}))
+        assert words == "1" if code == "return 1" else "pins diff" in words
+
+
+async def test_a_question_in_a_stored_script_reaches_a_modern_client_as_input_required(tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text(front("# description: one", 'return await call("up", "echo", {"n": 1})'))
+    upstream = FakeUpstream()
+    proxy = proxy_of(tmp_path, upstream)
+    client = ModernClient(proxy)
+    try:
+        params = {"name": "call_dynamic_tool", "arguments": {"group": "scripts", "name": "one", "args": {}}}
+        first = client.begin("tools/call", params)
+        server = asyncio.create_task(ask_and_answer(upstream))
+        answer = await patiently(client.answer_to, first)
+        assert answer["result"]["resultType"] == "input_required"
+        again = client.begin("tools/call", {**params, **retry_of(answer)})
+        answer = await patiently(client.answer_to, again)
+        await server
+        assert answer["result"]["content"][0]["text"] == "1"
+    finally:
+        await proxy.close()
+
+
+async def test_a_stored_script_that_is_cancelled_cancels_its_calls(tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text(front("# description: one", 'return await call("up", "echo", {})'))
+    async with stored(tmp_path) as (_, upstream, client):
+        del upstream.answers["tools/call"]
+        params = {"name": "call_dynamic_tool", "arguments": {"group": "scripts", "name": "one"}}
+        client.send({"jsonrpc": "2.0", "id": "s", "method": "tools/call", "params": params})
+        await patiently(upstream.hears, "tools/call")
+        client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "s"}})
+        await patiently(upstream.hears, "notifications/cancelled")
 
 
 # --- files ---------------------------------------------------------------------------------------------

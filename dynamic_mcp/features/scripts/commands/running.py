@@ -24,10 +24,8 @@ from dynamic_mcp.system.text import os_reason
 
 def run_stored(context: Invocation, name: str, arguments: tuple[str, ...], save: str | None) -> int:
     """Run a stored script and print its result; return the exit code. Raises ConfigError and NotFound."""
-    config = context.read_config()
-    find_folder(config)
-    options = CallOptions(GROUP, name, arguments, select=None, timeout=None, save=save)
-    return call_tool(context, options, config)
+    find_folder(context.read_config())
+    return call_tool(context, CallOptions(GROUP, name, arguments, select=None, timeout=None, save=save))
 
 
 def try_file(context: Invocation, file: str, arguments: tuple[str, ...], save: str | None) -> int:
