@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import warnings
+from collections.abc import Iterator
 
 from msgspec import Struct
 
@@ -11,19 +12,33 @@ from msgspec import Struct
 _LONGEST = 64_000
 _UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 _CALL = "call"
+_REPEATING = (
+    ast.For,
+    ast.AsyncFor,
+    ast.While,
+    ast.FunctionDef,
+    ast.AsyncFunctionDef,
+    ast.Lambda,
+    ast.ListComp,
+    ast.SetComp,
+    ast.DictComp,
+    ast.GeneratorExp,
+)
 _EVALUATING = ("eval", "exec", "globals")
 
 
 class NamedCall(Struct, frozen=True):
     """A call of a tool whose group and name are written as texts, at a `line` of the script, counted from 1.
 
-    `arguments` is what is written as them; None if the tool is called without.
+    `arguments` is what is written as them; None if the tool is called without. `repeats` if it may be made more than
+    once: in a loop, or a function.
     """
 
     group: str
     name: str
     line: int
     arguments: ast.expr | None
+    repeats: bool = False
 
 
 class ScriptNames(Struct, frozen=True):
@@ -46,17 +61,29 @@ def read_names(code: str) -> ScriptNames:
         return _UNKNOWN
     try:
         with warnings.catch_warnings(action="ignore"):  # of strange escapes, for the log of dynamic-mcp
-            nodes = list(ast.walk(ast.parse(code)))
+            repeating = dict(_walk(ast.parse(code)))
     except _UNREADABLE:
         return _UNKNOWN
-    calls = [call for node in nodes if isinstance(node, ast.Call) and (call := _read_call(node)) is not None]
+    nodes = list(repeating)
+    found = ((node, repeats) for node, repeats in repeating.items() if isinstance(node, ast.Call))
+    calls = [call for node, repeats in found if (call := _read_call(node, repeats=repeats)) is not None]
     uses = sum(isinstance(node, ast.Name) and node.id == _CALL for node in nodes)
     redefines = any(map(_may_redefine, nodes))
     in_order = tuple(call for _, call in sorted(calls, key=lambda each: each[0]))
     return ScriptNames(in_order, redefines or uses > len(calls), redefines)
 
 
-def _read_call(node: ast.Call) -> tuple[tuple[int, int], NamedCall] | None:
+def _walk(tree: ast.AST) -> Iterator[tuple[ast.AST, bool]]:
+    """Yield each node, and whether it may run more than once."""
+    rest = [(tree, False)]
+    while rest:
+        node, repeats = rest.pop()
+        yield node, repeats
+        repeats = repeats or isinstance(node, _REPEATING)
+        rest += [(child, repeats) for child in ast.iter_child_nodes(node)]
+
+
+def _read_call(node: ast.Call, *, repeats: bool) -> tuple[tuple[int, int], NamedCall] | None:
     """Return a call and its place, if both names are texts."""
     if not (isinstance(node.func, ast.Name) and node.func.id == _CALL):
         return None
@@ -66,7 +93,7 @@ def _read_call(node: ast.Call) -> tuple[tuple[int, int], NamedCall] | None:
         values["args"] = node  # which is as unknown as they are
     match values.get("group"), values.get("name"):
         case ast.Constant(value=str(group)), ast.Constant(value=str(tool)):
-            call = NamedCall(group, tool, node.lineno, values.get("args"))
+            call = NamedCall(group, tool, node.lineno, values.get("args"), repeats)
             return (node.lineno, node.col_offset), call
     return None
 

@@ -172,9 +172,9 @@ async def test_a_person_approves_a_stored_script_and_is_asked_for_its_calls_too(
     clock = FakeClock()
     async with stored(tmp_path, access=access, steps=asking_with(clock)) as (_, _upstream, client):
         running = asyncio.create_task(client.call("scripts", "one", {}))
-        for times, name in enumerate(("one", "echo"), 1):
+        for times, words in enumerate(("`one`", "up.echo once"), 1):
             question = await patiently(client.hears, "elicitation/create", times)
-            assert f"`{name}`" in question["params"]["message"]
+            assert words in question["params"]["message"]
             await clock.pass_(READ_S)
             client.reply(question, accept("once"))
         assert text_of(await running) == '{"n": 1}'

@@ -21,6 +21,7 @@ from dynamic_mcp.errors import ConfigError, DynamicMcpError, InvalidArguments, N
 from dynamic_mcp.features.approvals.client import ApprovalClient
 from dynamic_mcp.features.approvals.commands import view
 from dynamic_mcp.features.approvals.store import (
+    SCRIPT,
     ApprovalAnswer,
     ApprovalDecision,
     QueuedApproval,
@@ -233,6 +234,9 @@ def print_rule(out: Output, pending: QueuedApproval) -> None:
 
     A rule that asks wins over one that allows, so it is the one to change.
     """
+    if pending.kind == SCRIPT:
+        out.say(f"a script is no tool; to stop asking about those that it runs, change `{pending.rule}`")
+        return
     document = _read_document(pending.config)
     found = _without_approve(document, pending) or _without_rule(document, pending)
     if found is None:

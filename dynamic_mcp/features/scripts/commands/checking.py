@@ -57,7 +57,7 @@ async def _check(context: Invocation, config: Config, files: Iterable[Path]) -> 
 
 
 async def _judge_all(client: CommandClient, settings: Scripts, files: Iterable[Path]) -> AsyncIterator[_Verdict]:
-    sandbox = Sandbox()
+    sandbox = Sandbox(LoopClock())
     try:
         for file in files:
             yield await _judge(client, settings, sandbox, file)
