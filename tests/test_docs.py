@@ -56,7 +56,8 @@ EXPECTED_ERRORS = {
 def machine(tmp_path: Path) -> dict[str, str]:
     """The environment of a machine that has the programs and directories that the documents name."""
     folder = tmp_path / "bin"
-    (tmp_path / "src").mkdir()
+    for name in ("scripts", "src"):
+        (tmp_path / name).mkdir()
     folder.mkdir()
     for name in ("git", "npx", "postgres-mcp", "tracker-mcp", "uvx", "weather-mcp"):
         (folder / name).write_text("#!/bin/sh\n")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def complete_group(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete a group, with its description."""
-    config = _config(ctx)
+    config = read_config(ctx)
     return completion_items(
         ((name, shown.description or "") for name, shown in (config.presentations.items() if config else ())),
         incomplete,
@@ -30,14 +30,14 @@ def complete_server(ctx: click.Context, param: click.Parameter, incomplete: str)
     """Complete a server of the config, disabled ones included."""
     from dynamic_mcp.config.read import list_disabled
 
-    config = _config(ctx)
+    config = read_config(ctx)
     names = [*(group.name for group in config.groups), *list_disabled(config.file)] if config else []
     return completion_items(((name, "") for name in names), incomplete)
 
 
 def complete_profile(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete a profile, with its servers."""
-    config = _config(ctx)
+    config = read_config(ctx)
     profiles = config.profiles.values() if config else ()
     return completion_items(((each.name, " ".join(each.servers)) for each in profiles), incomplete)
 
@@ -111,7 +111,7 @@ def own_catalogs(ctx: click.Context) -> Iterable[tuple[Config, Catalog]]:
     from dynamic_mcp.groups.catalog_store import CatalogStore
     from dynamic_mcp.system import paths
 
-    config, name = _config(ctx), ctx.params.get("group")
+    config, name = read_config(ctx), ctx.params.get("group")
     catalog_store = CatalogStore(paths.cache_dir() / "catalogs")
     if config is None:
         return
@@ -161,7 +161,8 @@ def _json(data: bytes) -> object:
         return None
 
 
-def _config(ctx: click.Context) -> Config | None:
+def read_config(ctx: click.Context) -> Config | None:
+    """Return the config on the command line; None if it cannot be read."""
     from dynamic_mcp.cli.invocation import find_config
     from dynamic_mcp.config.read import read
     from dynamic_mcp.errors import ConfigError

@@ -16,7 +16,7 @@ from dynamic_mcp.cli.client_opener import open_client
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.runner import run
 from dynamic_mcp.cli.tool_arguments import parse_arguments
-from dynamic_mcp.config.resolved import CommandLine, Config
+from dynamic_mcp.config.resolved import CommandLine, Config, FeatureServer
 from dynamic_mcp.config.types import NO_LIMIT
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, NotFound, UpstreamError, closest
 from dynamic_mcp.groups.catalog import ListKind
@@ -44,7 +44,10 @@ def call_tool(context: Invocation, options: CallOptions) -> int:
     """Call a tool and print its result; return the exit code. Raises InvalidArguments before anything runs."""
     if options.select is not None:
         _check_jsonpath(options.select)
-    config = with_timeout(_without_limits(context.read_config(options.group)), options.timeout, "tools_s")
+    config = context.read_config(options.group)
+    if isinstance(config.groups[0].upstream, FeatureServer):
+        config = context.read_config()  # its tools may call those of other groups
+    config = with_timeout(_without_limits(config), options.timeout, "tools_s")
     return run(_call(context, config, options))
 
 
@@ -55,8 +58,9 @@ async def _call(context: Invocation, config: Config, options: CallOptions) -> in
                 await client.ask("logging/setLevel", {"level": "debug"})
             result = await _ask(client, options)
         with content_view.reject_malformed(options.group):
-            is_text = isinstance(config.groups[0].upstream, CommandLine)  # the output of a program is its result
-            return _show(context, result, options, is_text=is_text)
+            upstreams = (group.upstream for group in config.groups if group.name == options.group)
+            is_text = isinstance(next(upstreams, None), CommandLine)  # the output of a program is its result
+            return show_answer(context, result, options, is_text=is_text)
 
 
 async def _ask(client: CommandClient, options: CallOptions) -> Raw:
@@ -66,7 +70,7 @@ async def _ask(client: CommandClient, options: CallOptions) -> Raw:
         tool = (await _find_tools(client, options)).get(options.tool, tool)
     except DynamicMcpError as exc:
         failure = exc
-    arguments = {"group": options.group, "name": options.tool, "args": _build_arguments(tool, options)}
+    arguments = {"group": options.group, "name": options.tool, "args": build_arguments(tool, options)}
     params = {"name": meta_tools.CALL, "arguments": arguments, "_meta": {"progressToken": 1}}
     try:
         return await client.ask("tools/call", params, group=options.group)
@@ -76,7 +80,7 @@ async def _ask(client: CommandClient, options: CallOptions) -> Raw:
         raise
 
 
-def _build_arguments(tool: Raw, options: CallOptions) -> object:
+def build_arguments(tool: Raw, options: CallOptions) -> object:
     """Return the arguments: JSON unchanged, or key=value typed by the tool's schema. Raises InvalidArguments."""
     match options.arguments:
         case ():
@@ -132,7 +136,8 @@ def _without_limits(config: Config) -> Config:
     return replace(config, presentations=presentations, split_calls=False)
 
 
-def _show(context: Invocation, result: Raw, options: CallOptions, *, is_text: bool) -> int:
+def show_answer(context: Invocation, result: Raw, options: CallOptions, *, is_text: bool = False) -> int:
+    """Print the result of a call; return the exit code."""
     is_error = bytes(wire.member(result, "isError")) == b"true"
     if options.select is not None and not is_error:
         return _show_selected(context, result, options)

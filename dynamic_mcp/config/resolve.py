@@ -6,7 +6,7 @@ A server's own value is taken, else that of `settings.defaults`, else the built-
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from math import inf
 from pathlib import Path
@@ -16,12 +16,14 @@ from msgspec.structs import replace
 
 from dynamic_mcp.config import form
 from dynamic_mcp.config.access import ToolEffects, resolve_access
+from dynamic_mcp.config.keys import format_path
 from dynamic_mcp.config.resolved import (
     CallHandling,
     CommandLine,
     Config,
     DirectLimit,
     Features,
+    FeatureServer,
     GroupConfig,
     Pinning,
     Presentation,
@@ -45,6 +47,7 @@ from dynamic_mcp.config.upstream import (
     resolve_upstream,
     variables_files,
 )
+from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.features.table import FEATURES, feature_with_gates
 from dynamic_mcp.mcp import wire
 
@@ -130,6 +133,17 @@ def resolve(root: form.Root, file: Path, *, surroundings: Surroundings) -> Confi
     roots = collect(resolve_roots(settings.roots, surroundings))
     authenticates = http is not None and bool(http.auth)
     sections = collect(_feature_sections(settings, file, surroundings, authenticates=authenticates))
+    for name, upstream in _feature_servers(sections):
+        if name in root.servers:
+            raise ConfigError(
+                str(file),
+                format_path(("mcpServers", name)),
+                "is the name of the group that `settings` adds",
+                hint="give the server another name",
+            )
+        group, presentations[name] = _feature_group(name, upstream, settings)
+        groups.append(group)
+        approve[name] = settings.defaults.approve or ()
     config = Config(
         file=file,
         groups=tuple(groups),
@@ -198,6 +212,17 @@ def _feature_sections(
     return sections, warnings
 
 
+def _feature_servers(sections: Mapping[str, Any]) -> Iterator[tuple[str, FeatureServer]]:
+    """Yield the servers that features are, by the names of their groups."""
+    for feature in FEATURES:
+        if feature.server:
+            (member,) = feature.members
+            if (section := sections.get(member)) is not None:
+                server = feature.find(feature.server)(section)
+                if server is not None:
+                    yield feature.name, server
+
+
 def _check_wanted_features(config: Config, file: Path, surroundings: Surroundings, *, authenticates: bool) -> None:
     """Raise ConfigError where another part of the config wants a feature that is not written, and cannot work."""
     for feature in FEATURES:
@@ -231,6 +256,31 @@ def _group(
         empty=made.empty,
     )
     return group, made.warnings
+
+
+def _feature_group(name: str, upstream: FeatureServer, settings: form.Settings) -> tuple[GroupConfig, Presentation]:
+    """Return the group of a feature's own server, to which the defaults of all servers apply."""
+    defaults = settings.defaults
+    group = GroupConfig(
+        name=name,
+        timeouts=_merged(Timeouts, defaults.timeout),
+        eager=True,  # nothing is started
+        idle_after_s=None,
+        attempts=_merged(Retry, defaults.retry).attempts,
+        concurrency=_first(None, defaults.concurrency, default=64),
+        max_message_bytes=settings.max_message_bytes,
+        upstream=upstream,
+    )
+    presentation = Presentation(
+        description=None,
+        features=_merged(Features, defaults.features),
+        tools=_merged(ToolFilter, defaults.tools),
+        direct=_first(None, defaults.direct, default=DirectTools()),
+        # only we check their arguments
+        answers=replace(_answers(form.Shared(), defaults), validate=defaults.validate_ or "strict"),
+        pinning=_pinning_of(name, [upstream.feature, upstream.folder], form.Shared(), settings),
+    )
+    return group, _with_rules(presentation, name, form.Shared(), defaults) if defaults.rules else presentation
 
 
 def _usual_connect(server: form.Server) -> Literal["lazy", "eager"]:
@@ -292,7 +342,7 @@ def _effects(server: form.Server) -> ToolEffects:
     return replace(server.effects, trusts_annotations=server.trust_annotations)
 
 
-def _with_rules(presentation: Presentation, name: str, server: form.Server, defaults: form.Defaults) -> Presentation:
+def _with_rules(presentation: Presentation, name: str, server: form.Shared, defaults: form.Defaults) -> Presentation:
     """Return the presentation with the rules of features and their consequences."""
     for feature in FEATURES:
         if feature.rules is None:
@@ -319,6 +369,10 @@ def _pinning(name: str, server: form.Server, settings: form.Settings) -> Pinning
             written = [cli.use, cli.command or ""]
         case form.SkillsEntry(skills=folders):
             written = [*folders]
+    return _pinning_of(name, written, server, settings)
+
+
+def _pinning_of(name: str, written: list[str], server: form.Shared, settings: form.Settings) -> Pinning:
     authenticates = bool(settings.http and settings.http.auth)
     default: Policy = "hold" if authenticates else "warn"
     if feature_with_gates() is None:
@@ -334,7 +388,7 @@ def _merged(section: type[S], *parts: Mapping[str, Any]) -> S:  # Any: each fiel
     return section(**{name: value for part in parts for name, value in part.items()})
 
 
-def _answers(server: form.Server, defaults: form.Defaults) -> CallHandling:
+def _answers(server: form.Shared, defaults: form.Defaults) -> CallHandling:
     return CallHandling(
         validate=_validate(server, defaults),
         limit=_first(server.result_limit, defaults.result_limit, default=100_000),
@@ -342,7 +396,7 @@ def _answers(server: form.Server, defaults: form.Defaults) -> CallHandling:
     )
 
 
-def _validate(server: form.Server, defaults: form.Defaults) -> Validation | None:
+def _validate(server: form.Shared, defaults: form.Defaults) -> Validation | None:
     """Return how invalid arguments are handled. Those of a command line program are checked only by us."""
     own = defaults.validate_ if server.validate_ is None else server.validate_
     return "strict" if own is None and isinstance(server, form.CommandLineEntry) else own

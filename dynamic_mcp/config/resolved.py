@@ -157,6 +157,13 @@ class SkillFolders(Struct, frozen=True):
     folders: tuple[str, ...]
 
 
+class FeatureServer(Struct, frozen=True):
+    """A server that a feature is in this process, made of the files in a folder."""
+
+    feature: str
+    folder: str
+
+
 Grant = Literal["authorization_code", "client_credentials", "jwt_bearer", "cross_app"]
 
 
@@ -276,7 +283,7 @@ class Broken(Struct, frozen=True):
     reason: str
 
 
-Upstream = Program | Remote | CommandLine | SkillFolders | Broken
+Upstream = Program | Remote | CommandLine | SkillFolders | FeatureServer | Broken
 
 
 class Pinning(Struct, frozen=True):
@@ -372,7 +379,7 @@ class GroupConfig(Struct, frozen=True):
                 return command.replace("\\", "/").rstrip("/").rpartition("/")[2]
             case Remote(url=url):
                 return _host(url)
-            case SkillFolders() | Broken():
+            case SkillFolders() | FeatureServer() | Broken():
                 return self.name
 
 

@@ -67,6 +67,8 @@ class Feature(Struct, frozen=True):
     methods: Mapping[str, str] = {}
     cluster: str = ""  # other replicas of the HTTP server: its `make_service` returns a `ReplicaSet`
     gates: str = ""  # holds back definitions of servers: its `make_service` returns a `GateService`
+    server: str = ""  # adds a group with the feature's name: its `find_server` takes the section, or None
+    transport: str = ""  # answers the links to that group: an `OwnTransport`
     own_tools: Mapping[str, str] = {}  # modules by the names of tools of ours: `make_tool` returns an `OwnTool`
     rules: Rules | None = None  # on the calls of servers
     opens: str = ""  # the slot of its step whose `prepare` runs before a config is applied
@@ -75,7 +77,7 @@ class Feature(Struct, frozen=True):
     @property
     def serves(self) -> bool:
         """True if serving may need it, and not commands alone."""
-        watches = self.observer or self.auth_provider or self.gates
+        watches = self.observer or self.auth_provider or self.gates or self.cluster
         return bool(watches or self.steps or self.methods or self.own_tools)
 
     def is_wanted(self, config: Any) -> bool:  # Any: a `Config`, which is not imported
@@ -150,6 +152,7 @@ FEATURES = (
         keys=("settings.cluster",),
         section="config:Cluster",
         resolve="config:resolve",
+        is_large=True,
         cluster="service",
         check="check",
         probe="probe",
@@ -267,7 +270,12 @@ FEATURES = (
         resolve="config:resolve",
         wanted_by=("profiles_run_scripts",),
         extra="scripts",
+        server="config:find_server",
+        transport="transport:StoredScriptTransport",
+        steps={"stored script": "step:RunStoredScript"},
+        check="check",
         own_tools={"run_dynamic_script": "tool"},
+        commands=(FeatureCommand("script", "Look and try", after="call"),),
     ),
 )
 
@@ -285,6 +293,11 @@ def feature_of_slot(slot: str) -> Feature | None:
 def own_tool_names() -> frozenset[str]:
     """Return the names of the tools that features add to ours."""
     return frozenset(name for feature in FEATURES for name in feature.own_tools)
+
+
+def find_transport(feature: str) -> Any:  # Any: an `OwnTransport` class, of the name of a group and a folder
+    """Import what answers the links to the group of a feature."""
+    return next(each.find(each.transport) for each in FEATURES if each.name == feature)
 
 
 def feature_with_gates() -> Feature | None:

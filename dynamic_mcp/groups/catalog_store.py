@@ -16,7 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dynamic_mcp.config.resolved import Broken, CommandLine, GroupConfig, Program, Remote, SkillFolders
+from dynamic_mcp.config.resolved import Broken, CommandLine, FeatureServer, GroupConfig, Program, Remote, SkillFolders
 from dynamic_mcp.groups.catalog import Catalog, decode_catalog, encode_catalog
 from dynamic_mcp.groups.offers import Offers, decode_offers, encode_offers
 from dynamic_mcp.mcp import wire
@@ -106,6 +106,8 @@ def key(config: GroupConfig) -> str:
             what = ["command line", line.command, line.pack, line.commands, bool(line.roots)]
         case SkillFolders(folders=folders):
             what = ["skills", folders]
+        case FeatureServer(feature=feature, folder=folder):
+            what = ["feature", feature, folder]
         case Broken():
             what = ["broken", config.name]
     return sha256(wire.encode(what)).hexdigest()[:40]

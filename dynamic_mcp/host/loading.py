@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from importlib import import_module
 
 import dynamic_mcp
-from dynamic_mcp.config.resolved import Config, Remote, SkillFolders
+from dynamic_mcp.config.resolved import Config, FeatureServer, Remote, SkillFolders
 from dynamic_mcp.errors import Upgraded
 from dynamic_mcp.features.table import FEATURES
 
@@ -53,7 +53,7 @@ async def load_modules(config: Config, *, serves_http: bool, can_hand_over: bool
 def list_modules(config: Config, *, serves_http: bool, can_hand_over: bool) -> Iterator[str]:
     """Yield the names of the modules that serving this config may need."""
     yield from _PACKAGES
-    if not can_hand_over or any(isinstance(group.upstream, SkillFolders) for group in config.groups):
+    if not can_hand_over or any(isinstance(group.upstream, SkillFolders | FeatureServer) for group in config.groups):
         yield "ruamel.yaml"  # the front matter of skills
     unwanted: tuple[str, ...] = _OPTIONAL
     if can_hand_over:

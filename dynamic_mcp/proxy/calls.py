@@ -41,6 +41,7 @@ from dynamic_mcp.tools.schema import InputSchema
 
 if TYPE_CHECKING:  # loaded with the first call by a name that is not listed
     from dynamic_mcp.proxy.apps import OpenApps
+    from dynamic_mcp.proxy.own_tools import FoundTool
 
 # In `_meta` of a result: what was done to the arguments so that they fit.
 REPAIRED = "dynamic-mcp/repaired"
@@ -193,6 +194,18 @@ class Calls:
     def _where_to_look(self, request: Request) -> str:
         is_listed = self._direct_listing(request.view, request.client).is_all()
         return f"`{'tools/list' if is_listed else GET}` shows what there is"
+
+    async def find_tool(self, request: Request, group: str, name: str, *, fresh: bool = False) -> FoundTool:
+        """Implement `FindTool` for the client of a request."""
+        from dynamic_mcp.proxy.own_tools import FoundTool
+
+        call = ToolCall(request.view.group(group, "tools"), name, None, _NOTHING)
+        catalog = await call.group.reread(request.client) if fresh else call.group.catalog
+        if catalog is None or name not in catalog.model_tools:
+            call, catalog = await self._find(request, call)
+        definition = catalog.tools.get(call.name, EMPTY_OBJECT)
+        is_certain = fresh or call.group.state is State.READY
+        return FoundTool(call.group.name, call.name, definition, _schema(call, catalog), is_certain)
 
     # --- the call --------------------------------------------------------------------------------------
 

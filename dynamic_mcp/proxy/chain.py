@@ -17,7 +17,7 @@ from weakref import WeakSet
 from msgspec import Raw, Struct, structs
 
 from dynamic_mcp.client import Client
-from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.config.resolved import Config, FeatureServer
 from dynamic_mcp.errors import NotFound
 from dynamic_mcp.features.table import FEATURES, Feature, feature_of_slot, find
 from dynamic_mcp.groups.group import Group
@@ -43,6 +43,7 @@ from dynamic_mcp.system.clock import Clock
 
 if TYPE_CHECKING:
     from dynamic_mcp.policy.globs import Globs
+    from dynamic_mcp.proxy.own_tools import OwnTool
 
 
 class Services:
@@ -56,6 +57,7 @@ class Services:
 
     has_access_rules = False
     has_been_observed = False  # requests that began then are, to their ends
+    own_tools: Mapping[str, OwnTool] = {}  # tools of features, by their names
     approvals: ApprovalCounts | None = None
     observers: Observers | None = None
 
@@ -219,6 +221,10 @@ def _lists_whole(group: GroupView, services: Services) -> bool:
     return services.config.max_direct is not None and (direct.is_all or direct.is_auto)
 
 
+def _is_of_feature(group: GroupView, services: Services) -> bool:
+    return isinstance(group.config.upstream, FeatureServer)
+
+
 # The way of a call, in its order.
 ORDER = (
     StepRow(
@@ -290,6 +296,12 @@ ORDER = (
         "strip",
         "On the way back: terminal sequences and invisible characters are removed from the answer.",
         slot="strip results",
+    ),
+    StepRow(
+        "stored script",
+        "A stored script runs here; its calls take this whole way, each by itself.",
+        is_wanted=_is_of_feature,
+        slot="stored script",
     ),
     StepRow(
         "audit",

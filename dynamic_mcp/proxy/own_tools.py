@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Raw, Struct
 
@@ -16,6 +16,29 @@ if TYPE_CHECKING:
     from dynamic_mcp.proxy.result_store import ResultStore
     from dynamic_mcp.proxy.view import View
     from dynamic_mcp.system.clock import Clock
+    from dynamic_mcp.tools.schema import InputSchema
+
+
+class FoundTool(Struct, frozen=True):
+    """A tool as a client sees it: the names and the definition that it is shown, and what its arguments must fit.
+
+    `is_certain` is False where its server may say something else by now.
+    """
+
+    group: str
+    name: str
+    definition: Raw
+    schema: InputSchema
+    is_certain: bool
+
+
+class FindTool(Protocol):
+    """Finds the tool that a call with these names of a group and a tool would reach.
+
+    With `fresh`, the server is asked for its tools again. Raises what the call would raise.
+    """
+
+    def __call__(self, group: str, name: str, *, fresh: bool = False) -> Awaitable[FoundTool]: ...
 
 
 class OwnToolContext(Struct, frozen=True):
@@ -23,13 +46,15 @@ class OwnToolContext(Struct, frozen=True):
 
     `view_for` returns what a client may see now. `answer` answers a request that a call of the tool has caused, whose
     `parent` is the call: by the same rules as any other request of its client, and observed like one. It raises
-    DynamicMcpError. `results` returns the store of results that are too long. Bounds of time go by `clock`.
-    `ask_ahead` has a person asked at once about calls that a call of the tool is going to cause; it raises
-    DynamicMcpError if none may be made. What is to survive a restart is kept in `state_folder`, if there is one.
+    DynamicMcpError. `finder_for` returns what finds tools for the client of a request. `results` returns the store of
+    results that are too long. Bounds of time go by `clock`. `ask_ahead` has a person asked at once about calls that a
+    call of the tool is going to cause; it raises DynamicMcpError if none may be made. What is to survive a restart is
+    kept in `state_folder`, if there is one.
     """
 
     view_for: Callable[[Client], View]
     answer: Callable[[Request], Awaitable[Frame]]
+    finder_for: Callable[[Request], FindTool]
     results: Callable[[], ResultStore]
     clock: Clock
     ask_ahead: Callable[[Request, CallPlan], Awaitable[None]]

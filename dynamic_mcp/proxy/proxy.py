@@ -111,6 +111,7 @@ class Proxy:
         self._chains = chains = Chains(self._services, steps)
         uses = cache(self._read_uses)
         self._tools = Tools(chains, self._tasks, self._search, self._results, self._open_apps, uses)
+        self._services.own_tools = self._tools.own_tools
         use_cases = list_use_cases(
             chains, self._tools, self._log_levels, resources=self._resources, skills=self._skills, tasks=self._tasks
         )
@@ -319,6 +320,7 @@ class Proxy:
         context = OwnToolContext(
             self.view_for,
             self.answer,
+            self._tools.finder_for,
             self._results,
             self._clock,
             self._chains.ask_ahead,

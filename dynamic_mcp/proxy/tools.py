@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # loaded with the first call, or the first client that is lis
     from dynamic_mcp.proxy.calls import Calls
     from dynamic_mcp.proxy.direct_listing import DirectListing, ListedTools, ToolUses
     from dynamic_mcp.proxy.listed_names import Named
-    from dynamic_mcp.proxy.own_tools import OwnTool
+    from dynamic_mcp.proxy.own_tools import FindTool, OwnTool
     from dynamic_mcp.proxy.result_store import ResultStore
     from dynamic_mcp.proxy.search import ToolSearch
     from dynamic_mcp.proxy.surface import Surface
@@ -173,6 +173,10 @@ class Tools:
         if own is not None and own.describe(request.view) is not None and own.is_for(request.client):
             return own.answer(request, params)
         return self._calls.call_by_name(request, name, params)
+
+    def finder_for(self, request: Request) -> FindTool:
+        """Return what finds tools as calls of the client of a request would."""
+        return partial(self._calls.find_tool, request)
 
     def _call_split(self, request: Request, verb: str, params: Mapping[str, Raw]) -> Awaitable[Frame]:
         """Answer a call tool of a config with split calls; the other config has the other tools."""

@@ -38,10 +38,7 @@ class Misfit(Struct, frozen=True):
 
     def describe(self) -> str:
         """Return a line for each problem, and one with the schema."""
-        flaws = self.schema.find_flaws(self.args)
-        more = [f"and {len(flaws) - _MOST_SHOWN} more"] if len(flaws) > _MOST_SHOWN else []
-        lines = [*map(str, flaws[:_MOST_SHOWN]), *more, *_suggest_names(self.schema, self.args, flaws)]
-        return _describe(self.schema, lines)
+        return _describe(self.schema, describe_flaws(self.schema, self.args, self.schema.find_flaws(self.args)))
 
     def refusal(self, tool: str) -> InvalidArguments:
         """Return the error for rejecting the call."""
@@ -89,7 +86,7 @@ def repair(schema: InputSchema, args: Raw | None, extra_arguments: Mapping[str, 
     `extra_arguments` were passed next to `args`. `tool` is for messages. Raises InvalidArguments if the arguments are
     not an object, have duplicate names, or are ambiguous.
     """
-    candidates = [_coerce(schema, each) for each in _interpret(schema, args, extra_arguments)]
+    candidates = list_readings(schema, args, extra_arguments)
     valid = {bytes(each.args): each for each in candidates if each.misfit is None}
     if len(valid) == 1:
         return next(iter(valid.values()))
@@ -97,6 +94,20 @@ def repair(schema: InputSchema, args: Raw | None, extra_arguments: Mapping[str, 
         problem = "they can be read in more than one way" if valid else "`args` is not an object"
         raise _refusal(tool, _describe(schema, [problem]))
     return candidates[0]
+
+
+def list_readings(schema: InputSchema, args: Raw | None, extra_arguments: Mapping[str, Raw]) -> list[Interpretation]:
+    """Return what the arguments can mean, the most literal first, each with as many values repaired as possible.
+
+    Raises InvalidArguments.
+    """
+    return [_coerce(schema, each) for each in _interpret(schema, args, extra_arguments)]
+
+
+def describe_flaws(schema: InputSchema, args: Raw, flaws: Sequence[Flaw]) -> list[str]:
+    """Return a line for each of the first flaws, and one for each name that no parameter has."""
+    more = [f"and {len(flaws) - _MOST_SHOWN} more"] if len(flaws) > _MOST_SHOWN else []
+    return [*map(str, flaws[:_MOST_SHOWN]), *more, *_suggest_names(schema, args, flaws)]
 
 
 # --- interpretations --------------------------------------------------------------------------------------------

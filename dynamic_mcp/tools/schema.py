@@ -47,11 +47,16 @@ Path = tuple[str | int, ...]
 
 
 class Flaw(Struct, frozen=True):
-    """One error in the arguments: its path, a message, and the names of unknown parameters."""
+    """One error in the arguments: its path, a message, and the names of unknown parameters.
+
+    `keyword` of the schema refuses them; `keywords` is the way to it through the schema and its references.
+    """
 
     path: Path
     message: str
     unknown: tuple[str, ...] = ()
+    keyword: str = ""
+    keywords: Path = ()
 
     def __str__(self) -> str:
         where = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.path).removeprefix(".")
@@ -216,16 +221,17 @@ def _first_error(validator: Validator, value: object) -> ValidationError | None:
 
 
 def _to_flaw(error: ValidationError) -> Flaw:
-    path = tuple(error.instance_path)
-    if error.kind.name == "required":
-        return Flaw(path, f"`{_shorten(str(error.kind.as_dict().get('property', '?')))}` is missing")
-    if error.kind.name == "additionalProperties":
+    path, unknown = tuple(error.instance_path), tuple[str, ...]()
+    keyword, keywords = error.kind.name, tuple(error.evaluation_path)
+    if keyword == "required":
+        message = f"`{_shorten(str(error.kind.as_dict().get('property', '?')))}` is missing"
+    elif keyword == "additionalProperties":
         unknown = tuple(str(name) for name in error.kind.as_dict().get("unexpected", ()))
         names = ", ".join(f"`{_shorten(name)}`" for name in unknown[:_MAX_NAMES])
-        return Flaw(
-            path, f"{names} is not a parameter" if len(unknown) == 1 else f"{names} are not parameters", unknown
-        )
-    return Flaw(path, _shorten(error.message))
+        message = f"{names} is not a parameter" if len(unknown) == 1 else f"{names} are not parameters"
+    else:
+        message = _shorten(error.message)
+    return Flaw(path, message, unknown, keyword, keywords)
 
 
 def _shorten(text: str) -> str:

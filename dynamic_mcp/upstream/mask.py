@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-from dynamic_mcp.config.resolved import CommandLine, Program, Remote, SkillFolders
+from dynamic_mcp.config.resolved import CommandLine, FeatureServer, Program, Remote, SkillFolders
 
 # Shorter ones are words and numbers that mean something else elsewhere.
 _SHORTEST = 6
 
 
-def mask_of(upstream: Program | Remote | CommandLine | SkillFolders) -> Callable[[str], str]:
+def mask_of(upstream: Program | Remote | CommandLine | SkillFolders | FeatureServer) -> Callable[[str], str]:
     """Return a function that masks the secrets of a server's config in a text."""
     from dynamic_mcp.config.secrets import find_secrets  # compiling its expressions would delay the first answer
 
@@ -29,8 +29,8 @@ def mask_secrets(secrets: Iterable[str]) -> Callable[[str], str]:
     return lambda text: pattern.sub(MASKED, text)
 
 
-def _entry_of(upstream: Program | Remote | CommandLine | SkillFolders) -> dict[str, object]:
-    if isinstance(upstream, SkillFolders):
+def _entry_of(upstream: Program | Remote | CommandLine | SkillFolders | FeatureServer) -> dict[str, object]:
+    if isinstance(upstream, SkillFolders | FeatureServer):
         return {}
     if isinstance(upstream, Program):
         return {"command": upstream.command, "args": upstream.args, "env": upstream.env}

@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct, structs
 
 from dynamic_mcp.client import ClientInfo
-from dynamic_mcp.config.resolved import Broken, CommandLine, Grant, GroupConfig, OAuth, Program, Remote, SkillFolders
+from dynamic_mcp.config.resolved import (
+    Broken,
+    CommandLine,
+    FeatureServer,
+    Grant,
+    GroupConfig,
+    OAuth,
+    Program,
+    Remote,
+    SkillFolders,
+)
 from dynamic_mcp.errors import (
     HEADER_MISMATCH,
     INVALID_PARAMS,
@@ -87,6 +97,8 @@ async def open_link(
             return await _open_command_line(config, line, listener, hello, lacks)
         case SkillFolders() as folders:
             return await _open_skills(config, folders, listener, hello, lacks)
+        case FeatureServer() as server:
+            return await _open_feature(config, server, listener, hello, lacks)
         case Broken(reason=reason):
             raise Unreachable(config.name, reason, final=True)
 
@@ -119,6 +131,17 @@ async def _open_skills(
     from dynamic_mcp.upstream.skills.transport import SkillTransport  # with the first of them
 
     return await _greet_own(config, SkillTransport(config.name, folders), listener, hello, lacks)
+
+
+async def _open_feature(
+    config: GroupConfig, server: FeatureServer, listener: LinkOwner, hello: ClientInfo, lacks: Era | None
+) -> Opened:
+    """Open a link to a server that a feature is in this process, and that is the same in both eras."""
+    from dynamic_mcp.features.table import find_transport  # with the first of them
+
+    return await _greet_own(
+        config, find_transport(server.feature)(config.name, server.folder), listener, hello, lacks
+    )
 
 
 async def _open_command_line(

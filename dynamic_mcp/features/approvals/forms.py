@@ -49,7 +49,7 @@ _TITLES = {
 }
 _PLAN_TITLES = {**_TITLES, "once": "Allow for this run"}
 # Of a script, which is shown as it is or not at all.
-_MOST_SCRIPT_BYTES = 4096
+_MOST_SCRIPT_BYTES, _MOST_SCRIPT_LINES = 4096, 100
 _CLASSES = {"read": "only reads", "write": "may change something"}
 
 Decide = Callable[[Verdict, Client | None], None]
@@ -172,11 +172,13 @@ def write_message(subject: Subject) -> str | None:
 
 def _write_plan(subject: PlanSubject) -> str | None:
     """Return the text about a script, with all of it. None if it is too long."""
-    script, data = escape(mask_text(subject.script, count_hidden), keep="\n"), show_arguments(subject.data)
+    lines_shown = escape(mask_text(subject.script, count_hidden), keep="\n").split("\n")
+    script, data = "\n".join(f"| {line}" for line in lines_shown), show_arguments(subject.data)
     runs = "\n".join(f"- {each}" for each in subject.runs)
-    if data is None or len(f"{script}{runs}".encode("utf-8", "replace")) > _MOST_SCRIPT_BYTES:
+    is_long = len(lines_shown) > _MOST_SCRIPT_LINES or len(f"{script}{runs}".encode()) > _MOST_SCRIPT_BYTES
+    if data is None or is_long:
         return None
-    lines = [
+    lines = [  # the script is behind a bar, as it could look like the rest of the text
         f"Allow a script? It {_CLASSES[subject.access]}. It runs, without asking again:\n{runs}",
         "The arguments are not fixed: the script chooses them while it runs.",
         _write_asker(subject),

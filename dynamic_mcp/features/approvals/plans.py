@@ -75,13 +75,13 @@ def describe_plan(request: Request, plan: CallPlan, planned: Sequence[tuple[Subj
         arguments=sha256(what).digest(),
         session=next((each.session for each in keys if each.session is not None), None),
     )
-    first = subjects[0]
+    first, lines = subjects[0], _split(plan.script)
     return PlanSubject(
         key=key,
         group=first.group,
         access="write" if any(each.access == "write" for each in subjects) else "read",
         description="",
-        arguments=Raw(wire.encode({"runs": runs, "script": plan.script.splitlines(), "input": plan.data})),
+        arguments=Raw(wire.encode({"runs": runs, "script": lines, "input": plan.data})),
         notes=(),
         client_name=first.client_name,
         client=first.client,
@@ -90,9 +90,14 @@ def describe_plan(request: Request, plan: CallPlan, planned: Sequence[tuple[Subj
         else None,
         subjects=tuple(subjects),
         runs=tuple(runs),
-        script=plan.script,
+        script="\n".join(lines),
         data=plan.data,
     )
+
+
+def _split(script: str) -> list[str]:
+    """Return the lines of a script, as an interpreter reads them: a comment must not seem to go on."""
+    return script.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
 def _join(rights: Sequence[Right]) -> Right | None:

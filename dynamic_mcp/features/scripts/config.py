@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from msgspec import Meta, field
+from msgspec.structs import replace
 
 from dynamic_mcp.config.flaws import FlawError
+from dynamic_mcp.config.resolved import FeatureServer
 from dynamic_mcp.config.section import Section
-from dynamic_mcp.config.substitute import Surroundings
-from dynamic_mcp.config.types import Duration, Size
+from dynamic_mcp.config.substitute import Substitution, Surroundings, resolve_path
+from dynamic_mcp.config.types import Duration, PathText, Size
 from dynamic_mcp.errors import ConfigError
 
 LONGEST_CPU_S = 60.0
@@ -39,6 +41,12 @@ class Scripts(Section, frozen=True):
     source: Annotated[Size, "How long its text may be. Default: 64kB."] = 64_000
     output: Annotated[Size, "How much it may print. Default: 16kB."] = 16_000
 
+    folder: Annotated[
+        PathText | None,
+        "A folder, relative to the config, whose scripts `NAME.py` are the tools of a group `scripts`. Changes are"
+        " noticed. Default: none.",
+    ] = None
+
     def __post_init__(self) -> None:
         if not 0 < self.cpu_s <= LONGEST_CPU_S:
             raise FlawError("`cpu` must be more than 0 and at most 60s")
@@ -64,4 +72,14 @@ def resolve(
             "needs packages that are missing" if section is not None else "`scripts` needs packages that are missing",
             hint=install_hint("scripts"),
         )
+    if section is not None and section.folder is not None:
+        texts = Substitution(surroundings.all_variables())
+        folder = texts.fill(("settings", "scripts", "folder"), section.folder, is_required=True)
+        section = replace(section, folder=str(resolve_path(folder, surroundings)))
+        return section, [*texts.warnings, *texts.failures]
     return section, []
+
+
+def find_server(section: Scripts) -> FeatureServer | None:
+    """Return the server that the stored scripts are, if there is a folder of them."""
+    return None if section.folder is None else FeatureServer("scripts", section.folder)

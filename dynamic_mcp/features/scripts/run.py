@@ -16,9 +16,11 @@ from msgspec import Raw, Struct, structs
 from dynamic_mcp.config.resolved import CallHandling
 from dynamic_mcp.errors import INTERNAL_ERROR, INVALID_PARAMS, DynamicMcpError
 from dynamic_mcp.features.scripts.config import Scripts
+from dynamic_mcp.features.scripts.names import read_names
 from dynamic_mcp.features.scripts.plan import plan_calls
 from dynamic_mcp.features.scripts.sandbox import Execution, Functions, Sandbox, ScriptFailed
 from dynamic_mcp.features.scripts.suspended import KeptCall, SuspendedScript, SuspendedScripts
+from dynamic_mcp.features.scripts.type_check import check_types
 from dynamic_mcp.features.scripts.values import Contents, encode_error, is_alone, read_result
 from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.envelope import RETRY_MEMBERS, StateRefused
@@ -115,12 +117,20 @@ class ScriptRun:
         Raises DynamicMcpError if a person has not allowed what it is going to call.
         """
         self._set_keep(self._keep_unbegun)
+        try:
+            await self._check_types()
+        except ScriptFailed as exc:
+            return self._describe_failure(exc, self._code)
         self._plan = await plan_calls(self._request, self._view(), self._code, self._data, self._settings.calls)
         if self._plan is not None:
             await self._context.ask_ahead(self._request, self._plan)
             self._forget()  # it begins, and must not begin twice
         self._started = self._context.clock.now()
         return await self._answer(sandbox)
+
+    async def _check_types(self) -> None:
+        find = self._context.finder_for(self._request)
+        await check_types(self._code, read_names(self._code), find, self._context.clock)
 
     async def resume(self, sandbox: Sandbox, name: str, responses: Mapping[str, Raw]) -> Frame:
         """Go on with a script of a process that has ended, with what the client says. Raises StateRefused."""

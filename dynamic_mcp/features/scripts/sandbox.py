@@ -85,11 +85,7 @@ class Sandbox:
         If this is cancelled, the worker is killed.
         """
         settings = execution.settings
-        limits: monty.ResourceLimits = {
-            "max_turn_duration_secs": settings.cpu_s,
-            "max_memory": settings.memory,
-            "max_suspensions": _OTHER_STOPS + 3 * settings.calls,
-        }
+        limits = _limits(settings)
         try:
             while not execution.is_done:
                 async with self._workers.worker(limits, client) as worker:
@@ -103,6 +99,18 @@ class Sandbox:
             self._waiting.pop(execution, None)
             await execution.close()
         return execution.result
+
+    async def check_syntax(self, code: str, settings: Scripts) -> None:
+        """Read a script without running it. Raises ScriptFailed if it cannot be run."""
+        try:
+            async with self._workers.worker(_limits(settings), self) as worker:
+                await worker.session.feed_run("0")
+                await worker.session.feed_start(f"_stop()\n{code}")  # which stops before the script
+        except (monty.MontySyntaxError, monty.MontyRuntimeError) as exc:
+            lines = [frame.line for frame in exc.traceback()]
+            raise ScriptFailed(exc.display("type-msg"), max(lines[-1] - 1, 0) if lines else 0) from exc
+        except monty.MontyError as exc:
+            raise _explain(exc, settings) from exc
 
     async def close(self) -> None:
         """End the workers; no script runs any more."""
@@ -126,6 +134,14 @@ class Sandbox:
     def _find_patience_s(self) -> float:
         """Return how long a script may keep its worker while it waits for its calls."""
         return _SHORT_PATIENCE_S if self._workers.has_waiting else _PATIENCE_S
+
+
+def _limits(settings: Scripts) -> monty.ResourceLimits:
+    return {
+        "max_turn_duration_secs": settings.cpu_s,
+        "max_memory": settings.memory,
+        "max_suspensions": _OTHER_STOPS + 3 * settings.calls,
+    }
 
 
 class Pending(Struct):

@@ -74,6 +74,14 @@ class ScriptTool(OwnTool):
         code = wire.text(arguments.get("code"))
         if not code or not code.strip():
             raise InvalidArguments("`code` is missing", hint="it is the text of the script")
+        return await self._run(request, params, code)
+
+    async def run_stored(self, request: Request, params: Mapping[str, Raw], code: str) -> Frame:
+        """Run a stored script for a call, whose arguments are its `input`. Raises InvalidArguments."""
+        arguments = {"code": code, "input": params.get("arguments", wire.EMPTY_OBJECT)}
+        return await self._run(request, {**params, "arguments": Raw(wire.encode(arguments))}, code)
+
+    async def _run(self, request: Request, params: Mapping[str, Raw], code: str) -> Frame:
         if (size := len(code.encode("utf-8", "replace"))) > self._settings.source:
             most = self._settings.source
             raise InvalidArguments(

@@ -13,13 +13,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 from stat import S_ISREG
-from typing import Any
 from urllib.parse import quote
 
 from msgspec import Raw, Struct
 
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.system.text import one_line, os_reason
+from dynamic_mcp.upstream.front_matter import BadFrontMatter, parse_front_matter
 
 # Limits that every client supports (skills.mdx, section Limits), and those of what is read at once.
 MAX_FILES = 512
@@ -28,7 +28,6 @@ MAX_SKILLS = 2000
 MAX_DEPTH = 16
 MAX_ENTRIES = 100_000
 _MAX_FRONT_MATTER = 64 << 10
-_MAX_NESTING = 32
 _MAX_COMPLAINTS = 20
 _MAIN = "SKILL.md"
 _NAME = re.compile(r"(?!.*--)[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
@@ -240,42 +239,10 @@ def _read_front_matter(name: str, file: Path) -> tuple[str, Raw]:
 
 
 def _parse(text: bytes) -> Mapping[str, object]:
-    from ruamel.yaml import YAML
-    from ruamel.yaml.composer import Composer
-    from ruamel.yaml.constructor import SafeConstructor
-    from ruamel.yaml.events import AliasEvent
-
-    class _Composer(Composer):
-        """Refuses aliases, of which a few can make gigabytes of JSON, and deep nesting, which takes minutes."""
-
-        depth = 0
-
-        def compose_node(self, parent: Any, index: Any) -> Any:
-            if self.parser.check_event(AliasEvent):
-                raise _Invalid("its front matter has a YAML alias; write out what it stands for")
-            if self.depth > _MAX_NESTING:
-                raise _Invalid("its front matter is nested too deeply")
-            self.depth += 1
-            node = super().compose_node(parent, index)
-            self.depth -= 1
-            return node
-
-    class _Constructor(SafeConstructor):
-        """Leaves dates the texts that they are in JSON, too."""
-
-    _Constructor.add_constructor("tag:yaml.org,2002:timestamp", SafeConstructor.construct_yaml_str)
-    yaml = YAML(typ="safe", pure=True)
-    yaml.Composer = _Composer
-    yaml.Constructor = _Constructor
     try:
-        found = yaml.load(text.decode())
-    except _Invalid:
-        raise
-    except Exception as exc:  # noqa: BLE001 - for odd texts the library raises more types than its own
-        raise _Invalid(f"its front matter is not YAML: {one_line(str(exc), 200)}") from None
-    if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
-        raise _Invalid("its front matter is not a mapping")
-    return found
+        return parse_front_matter(text)
+    except BadFrontMatter as exc:
+        raise _Invalid(f"its front matter {exc}") from None
 
 
 def _encode(front_matter: Mapping[str, object]) -> Raw:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator
 from functools import partial
 
+import pytest
 from msgspec.structs import replace
 
 from dynamic_mcp.config.access import LOCAL_NAME
@@ -73,6 +75,11 @@ class ApprovalScene(Scene):
         return self._queue
 
 
+def barred(code: str) -> str:
+    """Return a script as a form shows it."""
+    return "\n".join(f"| {line}" for line in code.split("\n"))
+
+
 @contextlib.asynccontextmanager
 async def asking(*rules: Json, approval: Approval | None = None, **changes: Json) -> AsyncIterator[ApprovalScene]:
     scene = ApprovalScene(*rules, approval=approval, **changes)
@@ -93,7 +100,7 @@ async def test_a_person_is_asked_once_about_all_calls_that_a_script_names() -> N
         assert scene.calls() == 4
     assert "- up.echo up to 50 times, with any arguments\n- other.echo once, with any arguments\n" in message
     assert "The arguments are not fixed" in message
-    assert LOOP in message
+    assert barred(LOOP) in message
     assert [note.by for note in scene.notes.approvals] == ["user"] * 5  # of each call, and of the script
     assert {note.id for note in scene.notes.approvals} == {scene.notes.approvals[0].id}
     assert scene.notes.names == ["approval.requested", "approval.decided", *["approval.consumed"] * 4]
@@ -205,8 +212,9 @@ async def test_a_client_without_forms_waits_in_the_queue_with_the_whole_script()
         assert queue.put_count == 1
 
 
-async def test_a_script_that_is_too_long_for_a_form_is_never_shown_in_part() -> None:
-    code = "# " + "x" * 5000 + '\nreturn await call("up", "echo", {"n": 1})'
+@pytest.mark.parametrize("filling", ["# " + "x" * 5000, "\n" * 100])
+async def test_a_script_that_is_too_long_for_a_form_is_never_shown_in_part(filling: str) -> None:
+    code = filling + '\nreturn await call("up", "echo", {"n": 1})'
     async with asking(approval=Approval(channels=("client",))) as scene:
         client = await scene.client_that_asks()
         running = asyncio.create_task(client.value(code))
@@ -217,7 +225,7 @@ async def test_a_script_that_is_too_long_for_a_form_is_never_shown_in_part() -> 
         running = asyncio.create_task(client.value(code))
         queue = await scene.queue()
         pending = await patiently(queue.waits)
-        assert "x" * 5000 in pending.arguments.decode()
+        assert json.loads(pending.arguments)["script"] == code.split("\n")
         queue.allow(pending.id)
         assert await running == {"n": 1}
         assert client.heard("elicitation/create") == []
@@ -229,7 +237,7 @@ async def test_a_modern_client_is_asked_by_input_required() -> None:
         params = {"name": "run_dynamic_script", "arguments": {"code": LOOP}}
         asked = await patiently(client.answer_to, client.begin("tools/call", params))
         (question,) = asked["result"]["inputRequests"].values()
-        assert LOOP in question["params"]["message"]
+        assert barred(LOOP) in question["params"]["message"]
         assert scene.calls() == 0
         await scene.time.pass_(READ_S)
         again = client.begin("tools/call", {**params, **retry_of(asked, accept("once"))})
@@ -239,13 +247,14 @@ async def test_a_modern_client_is_asked_by_input_required() -> None:
 
 
 async def test_characters_that_deceive_are_shown_as_escapes() -> None:
-    code = 'return await call("up", "echo", {"n": 1})  # \u202e\x1b[2J'
+    code = '# harmless\rreturn await call("up", "echo", {"n": 1})  # \u202e\x1b[2J'
     async with asking() as scene:
         client = await scene.client_that_asks()
         running = asyncio.create_task(client.run(code))
         message = await scene.answer(client, "deny")
         await running
         assert "\\u202e\\x1b[2J" in message
+        assert "| # harmless\n| return await" in message
 
 
 async def test_a_script_without_calls_that_need_approval_asks_nobody() -> None:

@@ -245,7 +245,7 @@ async def test_arguments_that_are_no_json_are_not_sent() -> None:
     async with scripting(echo) as (scene, client):
         assert "TypeError" in await client.failure('await call("up", "echo", {"a": {1, 2}})')
         assert "ToolError" in await client.failure(
-            'await _call("up", "echo", "{\\"a\\": 1")\nawait call("up", "nope")'
+            'await _call("up", "echo", "{\\"a\\": 1")\nawait call("up", str("nope"))'
         )
         assert scene.upstream.heard("tools/call") == []
 

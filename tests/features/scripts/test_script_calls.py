@@ -32,7 +32,7 @@ from tests.modern_client import ModernClient, retry_of
 from tests.policy.rules import access_of, person
 
 ECHO = 'return await call("up", "echo", {"n": 1})'
-CAUGHT = 'try:\n    await call("up", "%s", {})\nexcept ToolError as error:\n    return str(error)'
+CAUGHT = 'try:\n    await call("up", str("%s"), {})\nexcept ToolError as error:\n    return str(error)'
 
 
 async def test_the_tool_is_listed_beside_the_others_only_where_it_is_on() -> None:
@@ -276,7 +276,7 @@ async def test_the_audit_log_has_the_script_and_its_calls_as_its_own(tmp_path: P
     async with scripting(echo) as (scene, client):
         scene.proxy.observers = Observers([AuditObserver(trail)])
         await client.value(ECHO)
-        await client.failure('await call("up", "echo")\nawait call("up", "nope")')
+        await client.failure('await call("up", "echo")\nawait call("up", str("nope"))')
         await client.call("up", "echo", {})
     trail.close()
     lines = [line for line in uses_in(tmp_path) if line["event"] == "call"]

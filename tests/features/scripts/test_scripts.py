@@ -124,7 +124,7 @@ async def test_errors_of_tools_can_be_caught_with_their_details() -> None:
             "    except ToolError as error:\n"
             "        found.append([str(error), details(error)])\n"
             "try:\n"
-            '    await call("up", "nope")\n'
+            '    await call("up", str("nope"))\n'
             "except ToolError as error:\n"
             '    found.append(details(error)["code"])\n'
             "return found"
