@@ -74,6 +74,6 @@ case "${1:-}" in
   "") command=("${tests[@]}" -n 4) ;;
   *) command=("${tests[@]}" "$@") ;;
 esac
-# Python's streams must be pipes under Wine; the exit code is that of Python. The time that a test may take in CI is that of
-# Linux.
-true | env -u CI wine "$made/python/python.exe" "${command[@]}" 2>&1 | cat
+# Python's streams must be pipes under Wine; the exit code is that of Python. What was compiled is kept, or each program that a
+# test starts would compile all that it imports.
+true | env -u PYTHONDONTWRITEBYTECODE wine "$made/python/python.exe" "${command[@]}" 2>&1 | cat

@@ -43,9 +43,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if worker is None:
         config.pluginmanager.register(leftovers.Leftovers())
         config.pluginmanager.register(RunReport(is_first_tier=is_first_tier))
-    if config.option.dist == "load":  # which gives one worker hundreds of slow tests in a row
+    if getattr(config.option, "dist", "no") == "load":  # which gives one worker hundreds of slow tests in a row
         config.option.dist = "worksteal"
-    if worker or config.option.dist == "no":
+    if worker or getattr(config.option, "dist", "no") == "no":
         leftovers.use_run_folder(worker or "main")
 
 

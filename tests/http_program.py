@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import json
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from tests import own_process
@@ -26,7 +27,9 @@ class HttpProgram:
         self.process = process
         self.origin = origin
         self.url = f"{origin}/mcp"
-        self.is_ending = False
+        self.is_ending = self.is_killed = False
+        self.others: list[HttpProgram] = []  # replicas
+        self.own_origin = origin
         self._stderr = stderr
 
     def url_of(self, group: str) -> str:
@@ -36,13 +39,19 @@ class HttpProgram:
     async def count_sessions(self) -> int:
         """Return how many sessions there are, as the program tells whoever asks."""
         async with web_client() as client:
-            count: int = (await client.get(f"{self.origin}/ready")).json()["sessions"]
-            return count
+            ready = [(await client.get(f"{each.own_origin}/ready")).json() for each in (self, *self.others)]
+        return sum(each["sessions"] for each in ready)
 
     def end(self) -> None:
         """Send the signal that ends it."""
         self.is_ending = True
         self.process.send_signal(signal.SIGTERM)
+
+    async def kill(self) -> None:
+        """Kill it, which it cannot notice."""
+        self.is_ending = self.is_killed = True
+        self.process.kill()
+        await self.process.wait()
 
     def count_sockets(self) -> int:
         """Return how many sockets the program has open, whatever files it has opened meanwhile (Linux)."""
@@ -68,14 +77,57 @@ class HttpProgram:
         return self._stderr.read_text(errors="replace")
 
 
-@contextlib.asynccontextmanager
-async def serving_http(
+# Puts a balancer in front of programs at these addresses, with files of its own in a folder, and hands out its port.
+# With it, `serving_http` runs two replicas.
+balancer: Callable[[Path, Sequence[str]], AbstractAsyncContextManager[int]] | None = None
+_KEY = "a-key-for-the-replicas-of-a-test-0001"
+
+
+def serving_http(
     folder: Path, servers: Json, *options: str, socket: Path | None = None, port: int | None = None, **root: Json
-) -> AsyncIterator[HttpProgram]:
+) -> AbstractAsyncContextManager[HttpProgram]:
     """Run the program over HTTP on a config with these servers; a signal ends it afterwards, with exit code 0.
 
     It listens at this port or any, or at this Unix socket.
     """
+    if balancer is not None and socket is None and port is None:
+        return _serving_twice(folder, servers, *options, **root)
+    return _serving_once(folder, servers, *options, socket=socket, port=port, **root)
+
+
+@contextlib.asynccontextmanager
+async def _serving_twice(folder: Path, servers: Json, *options: str, **root: Json) -> AsyncIterator[HttpProgram]:
+    """Run two replicas behind the balancer; what is handed out has the process of the first one.
+
+    Their servers run in a program of their own, which shows each as if there were no proxy.
+    """
+    assert balancer is not None
+    ports = [free_port(), free_port()]
+    peers = [f"http://127.0.0.1:{port}" for port in ports]
+    async with contextlib.AsyncExitStack() as stack:
+        programs = []
+        tier = folder / "servers"
+        tier.mkdir(exist_ok=True)
+        behind = await stack.enter_async_context(_serving_once(tier, servers))
+        servers = {name: {"url": behind.url_of(name)} for name in servers}
+        for number, port in enumerate(ports):
+            place = folder / f"replica{number}"
+            place.mkdir(exist_ok=True)
+            cluster = {"name": f"r{number}", "peers": peers, "keys": [_KEY]}
+            settings = {**root.get("settings", {}), "cluster": cluster}
+            serving = _serving_once(place, servers, *options, port=port, **{**root, "settings": settings})
+            programs.append(await stack.enter_async_context(serving))
+        port = await stack.enter_async_context(balancer(folder, [f"127.0.0.1:{port}" for port in ports]))
+        programs[0].origin = f"http://127.0.0.1:{port}"
+        programs[0].url = f"http://127.0.0.1:{port}/mcp"
+        programs[0].others = programs[1:]
+        yield programs[0]
+
+
+@contextlib.asynccontextmanager
+async def _serving_once(
+    folder: Path, servers: Json, *options: str, socket: Path | None = None, port: int | None = None, **root: Json
+) -> AsyncIterator[HttpProgram]:
     file = folder / "dynamic-mcp.json"
     file.write_text(json.dumps({"mcpServers": servers, **root}))
     port = port or free_port()
@@ -92,7 +144,8 @@ async def serving_http(
                 assert process.returncode is None, "the program has ended by itself"
                 program.end()
             async with asyncio.timeout(BOUND_S):
-                assert await process.wait() == 0
+                code = await process.wait()
+            assert code == 0 or program.is_killed
         except BaseException:
             print(program.log())
             raise

@@ -43,12 +43,13 @@ class ModernClient:
         info: Json = None,
         authentication: Authentication = LOCAL_USER,
         only: str | None = None,
+        profile: str | None = None,
     ) -> None:
         self.server = server
         self.capabilities = CAN_ALL if capabilities is None else capabilities
         self.info = info or INFO
         self.messages: list[dict[str, Json]] = []
-        connection = ClientConnection(self._take, origin=ClientOrigin(authentication, only=only))
+        connection = ClientConnection(self._take, origin=ClientOrigin(authentication, only=only, profile=profile))
         self.session = StreamSession(connection, server)
         self._ids = itertools.count(1)
         self._arrived = asyncio.Event()

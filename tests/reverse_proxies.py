@@ -8,7 +8,7 @@ import os
 import shutil
 import ssl
 import subprocess
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -76,6 +76,21 @@ async def nginx_path(folder: Path, address: str) -> AsyncIterator[Site]:
 
 
 @contextlib.asynccontextmanager
+async def nginx_round_robin(folder: Path, addresses: Sequence[str]) -> AsyncIterator[int]:
+    """Run nginx that sends each request to the next of these addresses; hand out its port."""
+    port = free_port()
+    servers = "".join(f"server {address};\n" for address in addresses)
+    site = (
+        f"upstream replicas {{\n{servers}keepalive 32;\n}}\nserver {{\nlisten 127.0.0.1:{port};\n"
+        "client_max_body_size 64m;\nlocation / {\nproxy_pass http://replicas;\nproxy_http_version 1.1;\n"
+        'proxy_set_header Connection "";\nproxy_set_header Host $http_host;\nproxy_buffering off;\n'
+        "proxy_request_buffering off;\nproxy_read_timeout 60s;\n}\n}\n"
+    )
+    async with _running_nginx(folder, site, port):
+        yield port
+
+
+@contextlib.asynccontextmanager
 async def caddy(folder: Path, address: str) -> AsyncIterator[Site]:
     """Run Caddy with a site of its own, which asks for a password; without TLS, for which it would need a CA."""
     port = free_port()
@@ -110,6 +125,51 @@ async def caddy_path(folder: Path, address: str) -> AsyncIterator[Site]:
     )
     async with _running_caddy(folder, site, port):
         yield Site(f"http://127.0.0.1:{port}", "/tools", {"host": f"www.example.com:{port}"})
+
+
+# The addresses of the two replicas in the examples.
+REPLICAS = ("10.0.0.1:8808", "10.0.0.2:8808")
+
+
+@contextlib.asynccontextmanager
+async def nginx_replicas(folder: Path, *addresses: str) -> AsyncIterator[Site]:
+    """Run nginx with a site of its own in front of two replicas."""
+    port = free_port()
+    certificate, key = _make_certificate(folder)
+    own = {
+        **dict(zip(REPLICAS, addresses, strict=True)),
+        "listen 443 ssl http2;": f"listen 127.0.0.1:{port} ssl http2;",
+        "/etc/ssl/mcp.example.com.pem": str(certificate),
+        "/etc/ssl/mcp.example.com.key": str(key),
+    }
+    async with _running_nginx(folder, _read_example("nginx-replicas.conf", own), port):
+        yield Site(f"https://127.0.0.1:{port}", "", _HOST, ssl.create_default_context(cafile=certificate))
+
+
+@contextlib.asynccontextmanager
+async def caddy_replicas(folder: Path, *addresses: str) -> AsyncIterator[Site]:
+    """Run Caddy with a site of its own in front of two replicas; without TLS, for which it would need a CA."""
+    port = free_port()
+    own = {
+        **dict(zip(REPLICAS, addresses, strict=True)),
+        "\nmcp.example.com {": f"\nhttp://mcp.example.com:{port} {{\nbind 127.0.0.1\n",
+    }
+    async with _running_caddy(folder, _read_example("Caddyfile.replicas", own), port):
+        yield Site(f"http://127.0.0.1:{port}", "", {"host": f"mcp.example.com:{port}"})
+
+
+@contextlib.asynccontextmanager
+async def haproxy_replicas(folder: Path, *addresses: str) -> AsyncIterator[Site]:
+    """Run HAProxy in front of two replicas; without TLS."""
+    port = free_port()
+    own = {
+        **dict(zip(REPLICAS, addresses, strict=True)),
+        "bind :443 ssl crt /etc/ssl/mcp.example.com.pem alpn h2,http/1.1": f"bind 127.0.0.1:{port}",
+    }
+    file = folder / "haproxy.cfg"
+    file.write_text(_read_example("haproxy.cfg", own))
+    async with _running("haproxy", "-db", "-f", str(file), port=port, folder=folder):
+        yield Site(f"http://127.0.0.1:{port}", "", _HOST)
 
 
 _HOST = {"host": "mcp.example.com"}

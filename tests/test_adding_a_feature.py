@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -29,9 +30,13 @@ def copy(tmp_path: Path) -> Path:
     for folder in (package, package / "features", package / "proxy"):
         folder.mkdir()
         for entry in (PACKAGE / folder.relative_to(package)).iterdir():
-            name = str(entry.relative_to(PACKAGE))
+            name = entry.relative_to(PACKAGE).as_posix()
             if name not in (*changed, "features", "proxy", "__pycache__"):
-                (folder / entry.name).symlink_to(entry)
+                if entry.is_dir():
+                    unfinished = shutil.ignore_patterns("*.pyc.*")  # what another process compiles just now
+                    shutil.copytree(entry, folder / entry.name, ignore=unfinished)
+                else:
+                    shutil.copy(entry, folder)
     init, config, step, row, slot = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     for (name, place), more in zip(changed.items(), (row, slot), strict=True):
         text = (PACKAGE / name).read_text(encoding="utf-8")

@@ -23,7 +23,7 @@ NOT_IMPORTED = {"ruamel-yaml-clib", "pydantic-monty-runtime"}
 
 def test_what_is_imported_is_declared_and_what_is_declared_is_imported() -> None:
     """Else the package would work only as long as another one happens to need the same."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"].values()
     declared = {to_name(each) for each in [*project["dependencies"], *(each for extra in extras for each in extra)]}
     imported = imported_packages()

@@ -35,7 +35,7 @@ def test_the_sdist_holds_what_the_project_is_and_nothing_that_lies_beside_it(tmp
         *("dynamic_mcp", "tests", "docs", "examples", "schemas", ".ci", ".github", "Dockerfile", ".gitignore"),
         *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "pyproject.toml", "PKG-INFO"),
     }
-    assert {str(file.relative_to(ROOT)) for file in (ROOT / "dynamic_mcp").rglob("*.py")} < names
+    assert {file.relative_to(ROOT).as_posix() for file in (ROOT / "dynamic_mcp").rglob("*.py")} < names
 
 
 def test_the_version_of_the_package_is_that_of_its_metadata() -> None:
@@ -63,20 +63,24 @@ def assert_is_whole(wheel: Path) -> None:
         schema = archive.read("dynamic_mcp/dynamic-mcp.schema.json").decode()
     code = {name for name in names if name.startswith("dynamic_mcp/") and name.endswith(".py")}
     metadata = {name for name in names if ".dist-info/" in name}
-    packs = {str(file.relative_to(ROOT)) for file in (ROOT / "dynamic_mcp" / "packs").glob("*.json")}
+    packs = {file.relative_to(ROOT).as_posix() for file in (ROOT / "dynamic_mcp" / "packs").glob("*.json")}
     assert set(names) - code - metadata - packs == {"dynamic_mcp/py.typed", "dynamic_mcp/dynamic-mcp.schema.json"}
     assert packs < set(names)
-    assert code == {str(file.relative_to(ROOT)) for file in (ROOT / "dynamic_mcp").rglob("*.py")}
-    assert schema == (ROOT / "schemas" / "dynamic-mcp.schema.json").read_text()
+    assert code == {file.relative_to(ROOT).as_posix() for file in (ROOT / "dynamic_mcp").rglob("*.py")}
+    assert schema == (ROOT / "schemas" / "dynamic-mcp.schema.json").read_text(encoding="utf-8")
 
 
 def test_the_image_serves_as_an_ordinary_user_and_copies_what_the_build_needs() -> None:
-    steps = [line.split(maxsplit=1) for line in (ROOT / "Dockerfile").read_text().splitlines() if line[:1].isupper()]
+    steps = [
+        line.split(maxsplit=1)
+        for line in (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
+        if line[:1].isupper()
+    ]
     final = steps[max(number for number, (step, *_) in enumerate(steps) if step == "FROM") :]
     assert ["USER", "mcp"] in final
     assert final[-1] == ["ENTRYPOINT", '["dynamic-mcp"]']
     copied = {name for step, what in steps[: -len(final)] if step == "COPY" for name in what.split()[:-1]}
-    ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     assert copied == {"pyproject.toml", "README.md", "LICENSE", "schemas", "dynamic_mcp"}
     assert {f"!{name}" for name in copied} <= set(ignored)
 

@@ -31,6 +31,7 @@ from dynamic_mcp.features.audit.config import Audit
 from dynamic_mcp.features.audit.journal import CallJournal
 from dynamic_mcp.features.metrics import definitions
 from dynamic_mcp.features.metrics.gauges import process_families
+from dynamic_mcp.importer.formats import files
 from dynamic_mcp.observe import log_output
 from dynamic_mcp.observe.log_output import LogFile, find_log_files
 from dynamic_mcp.observe.proxies import SILENT_S, ProxyRegistry
@@ -345,7 +346,7 @@ def test_the_calls_that_are_open_leave_no_file_on_any_system(tmp_path: Path, pla
 
 
 def test_the_package_asks_for_its_system_only_where_a_test_can_exchange_it() -> None:
-    found = {str(file.relative_to(ROOT)): _count_branches(file) for file in ROOT.rglob("*.py")}
+    found = {file.relative_to(ROOT).as_posix(): _count_branches(file) for file in ROOT.rglob("*.py")}
     assert {name: count for name, count in found.items() if count} == BRANCHES
 
 
@@ -365,3 +366,16 @@ def _names_system(node: ast.AST) -> bool:
     if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
         return False
     return (node.value.id, node.attr) in {("sys", "platform"), ("os", "name"), ("platform", "system")}
+
+
+def test_a_users_file_is_written_with_the_access_list_of_windows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[object, ...]] = []
+    monkeypatch.setattr(acl, "make_private", lambda path: seen.append(("private", path.read_bytes())))
+    monkeypatch.setattr(acl, "copy_access", lambda file, copy: seen.append((file.name, copy.read_bytes())))
+    file = tmp_path / "c.json"
+    files.write_bytes(file, b"one", expected=None)
+    files.write_bytes(file, b"two", expected=b"one")
+    files.write_bytes(tmp_path / "c.env", b"secret", expected=None, is_private=True)
+    assert seen == [("c.json", b""), ("private", b"")]  # before there is anything to read

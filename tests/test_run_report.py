@@ -33,3 +33,16 @@ def test_the_other_tiers_take_what_they_need() -> None:
     report = RunReport(is_first_tier=False)
     report.pytest_runtest_logreport(phase("a", 1000.0))
     assert report.find_excesses() == []
+
+
+@pytest.mark.parametrize(
+    ("platform", "ci", "fails"),
+    [("linux", "true", True), ("linux", "", False), ("win32", "true", False), ("darwin", "true", False)],
+)
+def test_a_run_in_ci_fails_by_its_budget_on_linux(
+    monkeypatch: pytest.MonkeyPatch, platform: str, ci: str, *, fails: bool
+) -> None:
+    monkeypatch.setenv("CI", ci)
+    report = RunReport(is_first_tier=True, platform=platform)
+    report.pytest_runtest_logreport(phase("a", 1000.0))
+    assert report.must_fail() is fails

@@ -61,7 +61,7 @@ async def test_the_application_serves_who_has_the_token_and_nobody_else(applicat
 def test_systemd_has_nothing_to_say_about_the_unit(tmp_path: Path) -> None:
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd-analyze is not installed")
-    text = (SERVING / "dynamic-mcp.service").read_text()
+    text = (SERVING / "dynamic-mcp.service").read_text(encoding="utf-8")
     assert "/usr/local/bin/dynamic-mcp" in text
     unit = tmp_path / "dynamic-mcp.service"
     unit.write_text(text.replace("/usr/local/bin/dynamic-mcp", sys.executable))  # it must be there
@@ -72,13 +72,18 @@ def test_systemd_has_nothing_to_say_about_the_unit(tmp_path: Path) -> None:
 
 def test_the_unit_starts_what_the_guide_for_a_team_serves() -> None:
     marks = [mark for block in find_blocks(GUIDE) for mark in block.marks]
-    command = (SERVING / "dynamic-mcp.service").read_text().partition("ExecStart=/usr/local/bin/")[2].splitlines()[0]
+    command = (
+        (SERVING / "dynamic-mcp.service")
+        .read_text(encoding="utf-8")
+        .partition("ExecStart=/usr/local/bin/")[2]
+        .splitlines()[0]
+    )
     assert f"meanwhile: {command}" in marks
 
 
 @pytest.mark.parametrize(("language", "files"), [("nginx", "nginx*.conf"), ("caddyfile", "Caddyfile*")])
 def test_what_the_pages_show_of_a_reverse_proxy_is_in_the_examples(language: str, files: str) -> None:
-    examples = [file.read_text() for file in SERVING.glob(files)]
+    examples = [file.read_text(encoding="utf-8") for file in SERVING.glob(files)]
     shown = [text for page in (ROOT / "docs" / "serving.md", GUIDE) for text in blocks(page, language)]
     assert shown
     for text in shown:
@@ -86,7 +91,11 @@ def test_what_the_pages_show_of_a_reverse_proxy_is_in_the_examples(language: str
 
 
 def test_the_volume_of_the_page_is_a_directory_that_the_image_makes_for_its_user() -> None:
-    steps = [line.split(maxsplit=1) for line in (ROOT / "Dockerfile").read_text().splitlines() if line[:1].isupper()]
+    steps = [
+        line.split(maxsplit=1)
+        for line in (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
+        if line[:1].isupper()
+    ]
     own = [words for name, words in steps[steps.index(["USER", "mcp"]) :] if name == "RUN"]
     (home,) = [words for name, words in steps if name == "WORKDIR" and words.startswith("/home/")]
     made = [f"{home}/{word}" for words in own for word in words.split() if word.startswith(".")]
@@ -112,7 +121,7 @@ async def test_the_health_check_of_the_page_passes_while_it_serves_and_not_after
 
 def test_what_the_page_shows_of_the_unit_is_in_it() -> None:
     (shown,) = re.findall(r"^```ini\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    unit = (SERVING / "dynamic-mcp.service").read_text().splitlines()
+    unit = (SERVING / "dynamic-mcp.service").read_text(encoding="utf-8").splitlines()
     assert [line for line in shown.splitlines() if line not in unit] == []
 
 

@@ -80,8 +80,10 @@ def show_daemon(context: Invocation) -> int:
 
 
 def stop_running(config: str) -> bool:
-    """Stop the daemon and wait for its end; return whether there was one."""
-    connection = _find(config)
+    """Stop the daemon, also one that is still starting, and wait for its end; return whether there was one."""
+    from dynamic_mcp.face import window
+
+    connection = window.find_starting_daemon(config, within_s=_START_WITHIN_S)
     if connection is None:
         return False
     from dynamic_mcp.system.private_socket import peer_process

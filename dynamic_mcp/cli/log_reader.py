@@ -14,6 +14,7 @@ from typing import Any
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.config.flaws import FlawError
+from dynamic_mcp.config.location import config_key
 from dynamic_mcp.config.types import parse_seconds
 from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.observe import log_output
@@ -49,15 +50,19 @@ class LogFilter:
                 raise InvalidArguments(f"--since {exc}", hint=exc.hint) from exc
         # the stderr of servers has level debug, and `logs GROUP` shows it
         lowest = log_output.LEVELS.index(level or "debug")
-        return cls(group, begin, frozenset(log_output.LEVELS[lowest:]), None if config is None else str(config))
+        key = None if config is None else config_key(config)
+        return cls(group, begin, frozenset(log_output.LEVELS[lowest:]), key)
 
     def matches(self, record: Record) -> bool:
         return (
             (self.group is None or record.get("group") == self.group)
-            and (self.config is None or record.get("config") == self.config)
+            and (self.config is None or self._is_of_config(record.get("config")))
             and record.get("level") in self.levels
             and str(record.get("time", "")) >= self.since
         )
+
+    def _is_of_config(self, config: object) -> bool:
+        return isinstance(config, str) and config_key(config) == self.config
 
 
 def show_logs(context: Invocation, wanted: LogFilter, *, is_following: bool) -> int:

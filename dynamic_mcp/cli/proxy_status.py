@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import NARROW, Output
+from dynamic_mcp.config.location import config_key
 from dynamic_mcp.features.table import FEATURES
 from dynamic_mcp.observe.proxies import (
     NO_SESSION,
@@ -54,7 +55,8 @@ def show_status(context: Invocation, *, is_watching: bool) -> int:
     config = context.explicit_path()
     rates = CallRates() if is_watching else None
     while True:
-        running = [each for each in registry.list_proxies() if config is None or Path(each.status.config) == config]
+        wanted = None if config is None else config_key(config)
+        running = [each for each in registry.list_proxies() if wanted in (None, config_key(each.status.config))]
         table = read_processes()
         proxies = [_measure(each, table) for each in running]
         if rates is None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from dynamic_mcp import __version__
+from dynamic_mcp.config.location import config_key
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.system.paths import state_dir
 from dynamic_mcp.system.shell import quote
@@ -442,4 +443,4 @@ def _escape(character: str) -> str:
 
 
 def _hash(config: Path) -> str:
-    return hashlib.sha256(str(config).encode(errors="surrogateescape")).hexdigest()[:8]
+    return hashlib.sha256(config_key(config).encode(errors="surrogateescape")).hexdigest()[:8]

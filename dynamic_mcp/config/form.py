@@ -56,6 +56,7 @@ if TYPE_CHECKING:  # read where a config has them
     # Each feature defines its own section.
     Approval = Section
     Audit = Section
+    Cluster = Section
     Metrics = Section
     Plugin = ServerPlugin
     Registries = tuple[Section, ...]
@@ -66,6 +67,7 @@ else:
     Http = deferred("dynamic_mcp.config.http:Http")
     Approval = deferred(section_of("settings.approval"))
     Audit = deferred(section_of("settings.audit"))
+    Cluster = deferred(section_of("settings.cluster"))
     Metrics = deferred(section_of("settings.metrics"))
     Plugin = deferred(section_of("settings.middleware"))
     Registries = deferred(section_of("settings.registries"))
@@ -351,6 +353,12 @@ class Settings(Section, frozen=True):
         OfFeature("metrics"),
         "Serve metrics for Prometheus; `true` takes all defaults. Default: false.",
         Everyday(),
+    ] = None
+    cluster: Annotated[
+        Cluster | None,
+        OfFeature("cluster"),
+        "The other replicas of this service, which `serve --http` passes requests of their sessions on to."
+        " Default: it serves alone.",
     ] = None
     experimental: Annotated[
         Annotated[tuple[str, ...], Value(unique, written=list[Literal["groups"]])],

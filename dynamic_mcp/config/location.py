@@ -57,13 +57,18 @@ def split_profile(arguments: list[str]) -> tuple[list[str], str | None]:
 
 def identify(config: str | os.PathLike[str]) -> str:
     """Return the absolute path of a config. Links are not resolved, since its own paths are relative to them."""
-    return os.path.abspath(config)  # noqa: PTH100
+    return _with_large_drive(os.path.abspath(config))  # noqa: PTH100
+
+
+def config_key(config: str | os.PathLike[str]) -> str:
+    """Return the name of a config for its daemon and its files: on Windows, the same for every case of its path."""
+    return os.path.normcase(identify(config))
 
 
 def working_directory() -> str:
     """Return the current directory, or the root if it has been removed."""
     try:
-        return os.getcwd()  # noqa: PTH109
+        return _with_large_drive(os.getcwd())  # noqa: PTH109
     except OSError:
         return "/"
 
@@ -82,6 +87,11 @@ def resolve_home(text: str, environment: Mapping[str, str]) -> str:
     if head == "~" and home and (not tail or tail[0] in "/\\"):
         return os.path.join(home, tail.lstrip("/\\"))  # noqa: PTH118
     return text
+
+
+def _with_large_drive(path: str) -> str:
+    """Return an absolute path with the letter of its drive as the shells of Windows write it; editors write `c:`."""
+    return path[:1].upper() + path[1:]
 
 
 def _is_file(path: str) -> bool:

@@ -171,21 +171,21 @@ def read_all(file: Path, environment: Mapping[str, str], workspaces: Iterable[Wo
 
 def parse(file: Path, *, platform: str = sys.platform) -> ParsedConfig:
     """Read and validate the config in `file`. Raises ConfigError."""
-    text, distrust = _read_text(file)
+    text, data, distrust = _read_file(file)
     root, old_names = parse_tree(_parse_document(file, text), file)
     is_audited = bool(root.settings.audit)
-    return ParsedConfig(file, root, (*distrust, *old_names), platform, _digest(text) if is_audited else "")
+    return ParsedConfig(file, root, (*distrust, *old_names), platform, _digest(data) if is_audited else "")
 
 
-def _digest(text: str) -> str:
+def _digest(data: bytes) -> str:
     from hashlib import sha256
 
-    return sha256(text.encode()).hexdigest()
+    return sha256(data).hexdigest()
 
 
 def list_disabled(file: Path) -> list[str]:
     """Return the names of the disabled servers in `file`. Raises ConfigError."""
-    root, _ = parse_tree(_parse_document(file, _read_text(file)[0]), file)
+    root, _ = parse_tree(_parse_document(file, _read_file(file)[0]), file)
     off = root.settings.defaults.enabled is False
     return [name for name, each in root.servers.items() if each.enabled is False or (off and each.enabled is None)]
 
@@ -198,7 +198,7 @@ def parse_server_names(text: str, file: Path) -> list[str]:
 
 def read_document(file: Path) -> object:
     """Return the JSON value in `file`, not validated. Raises ConfigError if it is not JSON."""
-    return _parse_document(file, _read_text(file)[0])
+    return _parse_document(file, _read_file(file)[0])
 
 
 def parse_tree(tree: object, file: Path) -> tuple[form.Root, list[str]]:
@@ -227,11 +227,11 @@ def _parse_renamed(tree: object, file: Path, exc: Exception) -> tuple[form.Root,
     raise to_error(file, problems or [Problem("", f"is not a config: {exc}")]) from exc
 
 
-def _read_text(file: Path) -> tuple[str, list[str]]:
-    """Read the file. Also return warnings about other users who can write it and so run programs as this user."""
+def _read_file(file: Path) -> tuple[str, bytes, list[str]]:
+    """Return the text of the file, its bytes, and warnings about other users who can write it and so run programs."""
     try:
         data, status = file_reader.read_with_status(file, may_be_piped=True)
-        return file_reader.decode(data), list(_find_distrust(status))
+        return file_reader.decode(data), data, list(_find_distrust(status))
     except FileNotFoundError as exc:
         raise ConfigError(str(file), "", "does not exist", hint=f"create it, starting with {_SMALLEST}") from exc
     except IsADirectoryError as exc:

@@ -440,8 +440,8 @@ class Config(Struct, frozen=True):
     `presentations` has one entry for each group, by its name; `file_warnings` are about the file as a whole;
     `embeddings` is the endpoint for vectors; with `daemon` None, each client has its own servers; with `http` None,
     HTTP is not served, as in the config of a workspace. `roots` are URIs; `access` None is no rules. `audit`,
-    `telemetry`, `metrics` and `scripts` None are off. `lock_file` None is the state directory, `max_direct` None no
-    limit.
+    `cluster`, `telemetry`, `metrics` and `scripts` None are off. `lock_file` None is the state directory,
+    `max_direct` None no limit.
     """
 
     file: Path
@@ -461,6 +461,7 @@ class Config(Struct, frozen=True):
     access: Access | None = None
     approval: Section | None = None
     audit: Section | None = None
+    cluster: Section | None = None
     telemetry: Section | None = None
     metrics: Section | None = None
     scripts: Section | None = None

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from urllib.parse import unquote
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from dynamic_mcp.config.keys import Keys
 from dynamic_mcp.system.text import pluralize
@@ -50,8 +52,7 @@ _UNUSUAL = re.compile(r"""[\s$`;|&<>(){}"'\\*]|://""")
 _OAUTH_SECRETS = ("client_secret", "assertion")
 
 
-@dataclass(frozen=True)
-class Secret:
+class Secret(Struct, frozen=True):
     """The path of a text in an entry, the range of the secret in that text, and the secret's name."""
 
     path: Keys

@@ -5,6 +5,8 @@ Clients whose servers would start identically share them, even if their environm
 
 from __future__ import annotations
 
+import ntpath
+import sys
 from collections.abc import Mapping
 
 from msgspec.structs import replace
@@ -12,7 +14,7 @@ from msgspec.structs import replace
 from dynamic_mcp.config.resolved import Program, Upstream
 
 # They identify one terminal window or one desktop login, and mean nothing to a server whose standard streams
-# are pipes. If they counted, no two windows would share a server.
+# are pipes. If they counted, no two windows would share a server. Each PowerShell makes `PSModulePath` for itself.
 _WINDOW_NAMES = """
 TERM COLORTERM COLORFGBG TERM_PROGRAM TERM_PROGRAM_VERSION TERM_SESSION_ID LC_TERMINAL LC_TERMINAL_VERSION
 ITERM_SESSION_ID ITERM_PROFILE WT_SESSION WT_PROFILE_ID WINDOWID WINDOWPATH VTE_VERSION GNOME_TERMINAL_SCREEN
@@ -21,6 +23,7 @@ SHLVL OLDPWD _
 XDG_ACTIVATION_TOKEN XDG_SESSION_ID XDG_SESSION_PATH XDG_SEAT XDG_SEAT_PATH XDG_VTNR
 DESKTOP_STARTUP_ID GIO_LAUNCHED_DESKTOP_FILE GIO_LAUNCHED_DESKTOP_FILE_PID INVOCATION_ID JOURNAL_STREAM
 DYNAMIC_MCP_PROFILE
+PSMODULEPATH
 """
 # Each server gets a different value, and the proxy itself has one as soon as its first server starts.
 SERVER_MARK = "DYNAMIC_MCP_SERVER"
@@ -40,13 +43,24 @@ class Workspace:
         return f"<Workspace {self.directory}>"
 
 
-def launch_of(upstream: Upstream) -> Upstream:
+def launch_of(upstream: Upstream, platform: str = sys.platform) -> Upstream:
     """Return the upstream without the parts that do not affect its launch, to compare launches of two clients.
 
-    Those are the withheld names, which are for hints only, and inherited variables of a window.
+    Those are the withheld names, which are for hints only, and inherited variables of a window. On Windows, also the
+    case of the directory, and what PowerShell changes in the environment of all that it starts.
     """
     if not isinstance(upstream, Program):
         return upstream
     ignored = WINDOW_VARIABLES - upstream.own
     env = {name: value for name, value in upstream.env.items() if name not in ignored}
-    return replace(upstream, env=env, withheld=frozenset())
+    cwd = upstream.cwd
+    if platform == "win32":
+        if "PATHEXT" in env.keys() - upstream.own:
+            env["PATHEXT"] = _without_control_panels(env["PATHEXT"])
+        cwd = cwd and ntpath.normcase(cwd)
+    return replace(upstream, env=env, cwd=cwd, withheld=frozenset())
+
+
+def _without_control_panels(suffixes: str) -> str:
+    """Return the suffixes of programs without the one that PowerShell adds when it starts."""
+    return ";".join(each for each in suffixes.split(";") if each.upper() != ".CPL")

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 
 from dynamic_mcp.config.addresses import TcpAddress
+from dynamic_mcp.config.location import config_key
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.doctor.findings import Finding, Level, warning
 from dynamic_mcp.observe.proxies import ProxyRegistry
@@ -24,7 +25,7 @@ def check_http_address(config: Config) -> Iterator[Finding]:
 def is_served(config: Config) -> bool:
     """Return whether a proxy of this config runs."""
     running = ProxyRegistry(paths.state_dir() / "running").list_proxies()
-    return any(each.status.config == str(config.file) for each in running)
+    return any(config_key(each.status.config) == config_key(config.file) for each in running)
 
 
 def check_address(where: str, address: TcpAddress, *, is_served: bool) -> Iterator[Finding]:

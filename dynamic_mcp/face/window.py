@@ -9,7 +9,7 @@ import os
 import sys
 
 from dynamic_mcp import __version__
-from dynamic_mcp.config.location import choose_profile, identify, locate, split_profile, working_directory
+from dynamic_mcp.config.location import choose_profile, config_key, identify, locate, split_profile, working_directory
 from dynamic_mcp.system import private_socket
 from dynamic_mcp.system.installation import Installation
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 # than AI tools wait for an answer, which is 10 s and more.
 START_WITHIN_S = 8.0 if sys.platform == "win32" else 5.0
 _POLL_S = 0.02
+# The suffix of the file that a process keeps locked while it starts a daemon.
+_START_LOCK = ".start"
 
 # How long an installer may take to replace this program before a window continues with the old version.
 _UPGRADE_WITHIN_S = 5.0
@@ -140,12 +142,37 @@ def _restore(shim: Shim) -> None:
 
 def socket_name(config: str) -> str:
     """Return the name of the socket of this config's daemon; each version of the program has its own."""
-    return private_socket.socket_name(__version__, identify(config))
+    return private_socket.socket_name(__version__, config_key(config))
 
 
 def find_daemon(config: str) -> Socket | None:
     """Return a connection to the daemon of a config; None if none is running."""
     return private_socket.connect(os.environ, socket_name(config))
+
+
+def find_starting_daemon(config: str, *, within_s: float) -> Socket | None:
+    """Return a connection to the daemon of a config, waiting for one that another process is starting; else None."""
+    import time
+    from pathlib import Path
+
+    from dynamic_mcp.system.paths import FileLock
+
+    connection = find_daemon(config)
+    deadline = time.monotonic() + within_s
+    for directory in filter(private_socket.is_private, private_socket.directories(os.environ)):
+        place = Path(directory, socket_name(config)).with_suffix(_START_LOCK)
+        lock = FileLock(place)
+        while connection is None and place.exists() and time.monotonic() < deadline:
+            try:
+                is_free = lock.try_acquire()
+            except OSError:  # a link, or not this user's
+                break
+            lock.release()
+            connection = find_daemon(config)
+            if is_free:
+                break
+            time.sleep(_POLL_S)
+    return connection
 
 
 def find_or_start_daemon(config: str, *, within_s: float = START_WITHIN_S) -> Socket | None:
@@ -165,7 +192,7 @@ def find_or_start_daemon(config: str, *, within_s: float = START_WITHIN_S) -> So
     lock: FileLock | None = None
     try:
         path = private_socket.place(os.environ, socket_name(config))
-        lock = FileLock(Path(path).with_suffix(".start"))
+        lock = FileLock(Path(path).with_suffix(_START_LOCK))
         while not lock.try_acquire():
             if (connection := find_daemon(config)) is not None or time.monotonic() > deadline:
                 return connection

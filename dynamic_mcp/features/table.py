@@ -65,6 +65,7 @@ class Feature(Struct, frozen=True):
     catalog_check: str = ""  # findings of `doctor` about catalogs: its `make_check` takes the config
     extension: str = ""  # the extension of MCP that it serves, by the functions in `methods`, where it is wanted
     methods: Mapping[str, str] = {}
+    cluster: str = ""  # other replicas of the HTTP server: its `make_service` returns a `ReplicaSet`
     gates: str = ""  # holds back definitions of servers: its `make_service` returns a `GateService`
     own_tools: Mapping[str, str] = {}  # modules by the names of tools of ours: `make_tool` returns an `OwnTool`
     rules: Rules | None = None  # on the calls of servers
@@ -143,6 +144,15 @@ FEATURES = (
         section="config:Registries",
         server_source="commands.source",
         commands=(FeatureCommand("registry", "Set up", after="disable"),),
+    ),
+    Feature(
+        "cluster",
+        keys=("settings.cluster",),
+        section="config:Cluster",
+        resolve="config:resolve",
+        cluster="service",
+        check="check",
+        probe="probe",
     ),
     Feature("scan", commands=(FeatureCommand("cli", "Set up", after="registry"),)),
     Feature(
@@ -280,6 +290,11 @@ def own_tool_names() -> frozenset[str]:
 def feature_with_gates() -> Feature | None:
     """Return the feature that holds back definitions of servers."""
     return next((feature for feature in FEATURES if feature.gates), None)
+
+
+def feature_with_cluster() -> Feature | None:
+    """Return the feature by which several replicas are one service."""
+    return next((feature for feature in FEATURES if feature.cluster), None)
 
 
 def features_with_extensions(config: Any) -> tuple[Feature, ...]:  # Any: a `Config`, which is not imported

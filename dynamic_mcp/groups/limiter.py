@@ -18,7 +18,7 @@ class Limiter:
         self.in_use = 0
         self.limit = limit
         self._max_queued = max_queued
-        self._idle = asyncio.Event()
+        self._idle: asyncio.Event | None = None  # made by who waits for it: most limiters are only counted
         # the client whose turn it is comes first
         self._queues: dict[Hashable, deque[asyncio.Future[None]]] = {}
 
@@ -40,10 +40,10 @@ class Limiter:
     async def wait_until_idle(self, seconds: float) -> bool:
         """Wait until no place is in use, at most this many seconds; return whether none is."""
         if self.in_use:
-            self._idle.clear()
+            idle = self._idle = self._idle or asyncio.Event()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
-                    await self._idle.wait()
+                    await idle.wait()
         return not self.in_use
 
     def take_free(self) -> bool:
@@ -76,8 +76,9 @@ class Limiter:
                 turn.set_result(None)
                 return
         self.in_use -= 1
-        if not self.in_use:
+        if self._idle is not None and not self.in_use:
             self._idle.set()
+            self._idle = None
 
     def _next_turn(self) -> asyncio.Future[None]:
         """Remove the first waiter of the client whose turn it is; the client's others wait for its next turn."""

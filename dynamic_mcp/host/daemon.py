@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from dynamic_mcp.config.location import identify
+from dynamic_mcp.config.location import config_key
 from dynamic_mcp.config.read import ConfigState
 from dynamic_mcp.config.resolved import Config, DaemonConfig
 from dynamic_mcp.config.workspace import Workspace
@@ -218,7 +218,7 @@ class Daemon:
             log.info("the daemon was asked to stop")
             self._ended.set()
             return None
-        if hello.config != identify(self._config.file) or hello.purpose not in ("session", "command"):
+        if config_key(hello.config) != config_key(self._config.file) or hello.purpose not in ("session", "command"):
             face.end(f"the daemon at `{self._listener.path}` cannot serve this")
             return None
         if self._config.daemon is None and hello.purpose == "session":

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
@@ -70,7 +69,7 @@ class Service(Protocol):
         """The configured time for calls to end."""
         ...
 
-    async def serve(self, http: Http, config_file: Path, *, max_body_bytes: int) -> None:
+    async def serve(self, http: Http, config: Config) -> None:
         """Serve with these options from now on. Raises ListenError, which leaves everything unchanged."""
         ...
 
@@ -198,7 +197,7 @@ class HttpControl:
         if service is None:  # imports run in a thread, since other clients may be served already
             service = (await asyncio.to_thread(self._load))(self._proxy)
         old_url = service.url
-        await service.serve(http, config.file, max_body_bytes=config.max_message_bytes)
+        await service.serve(http, config)
         self._service = service
         if http.profile is not None and http.profile not in config.profiles:
             log.error(_PROFILE_GONE, http.profile, config.file)

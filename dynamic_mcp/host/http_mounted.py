@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 
 from dynamic_mcp.config.http import Http
+from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.face.auth.make import ProviderPool
 from dynamic_mcp.face.http.core import HttpFace
 from dynamic_mcp.face.http.listen_address import LOOPBACK_HOSTS
 from dynamic_mcp.face.http.options import HttpOptions
+from dynamic_mcp.host.http_cluster import ClusterControl
 from dynamic_mcp.host.http_face import make_options, tick
 from dynamic_mcp.host.http_logins import add_login_pages, send_links
 from dynamic_mcp.proxy.proxy import Proxy
@@ -28,19 +29,21 @@ class MountedService:
         self.face = HttpFace(proxy, HttpOptions())
         self.shutdown_timeout_s = Http().shutdown_timeout_s
         self._providers = ProviderPool()
+        self._replicas = ClusterControl(proxy)
         self._background = TaskSet(log)
 
-    async def serve(self, http: Http, config_file: Path, *, max_body_bytes: int) -> None:
+    async def serve(self, http: Http, config: Config) -> None:
         """Serve with these options from now on; the application decides about the listener."""
         if not self._background:
             self._background.create(tick(self.face), name="clock of the HTTP server")
         self.shutdown_timeout_s = http.shutdown_timeout_s
         # an address in `Host` cannot be the name of a page, so any is accepted where our hosts are not known
-        options = make_options(http, max_body_bytes, own_hosts=LOOPBACK_HOSTS, accepts_any_address=True)
-        authenticator = self._providers.make_authenticator(http, config_file)
+        options = make_options(http, config.max_message_bytes, own_hosts=LOOPBACK_HOSTS, accepts_any_address=True)
+        authenticator = self._providers.make_authenticator(http, config.file)
         self.face.configure(options, add_login_pages(authenticator, http, self._proxy))
         send_links(http, self._proxy)
-        await self._providers.keep_only(http, config_file)
+        await self._replicas.apply(self.face, config)
+        await self._providers.keep_only(http, config.file)
 
     def reload_certificate(self) -> None:
         """Do nothing: it has no certificate."""
@@ -49,6 +52,7 @@ class MountedService:
         """Start no new session, let calls end within a bound, then end all streams and sessions."""
         await self.face.drain(within_s)
         self.face.close()
+        await self._replicas.close()
         self._background.cancel_all()
         await self._background.wait()
         await self._providers.close()

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from dynamic_mcp.config.addresses import Address, TcpAddress, UnixAddress
 from dynamic_mcp.config.http import Http
+from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import ListenError
 from dynamic_mcp.face.auth.make import ProviderPool
 from dynamic_mcp.face.http import limits
@@ -22,6 +23,7 @@ from dynamic_mcp.face.http.listen_address import ListenAddress, listen_at, refus
 from dynamic_mcp.face.http.options import HttpOptions
 from dynamic_mcp.face.http.server import HttpServer
 from dynamic_mcp.host.http_certificate import Certificate
+from dynamic_mcp.host.http_cluster import ClusterControl
 from dynamic_mcp.host.http_face import make_options, tick
 from dynamic_mcp.host.http_logins import add_login_pages, send_links
 from dynamic_mcp.proxy.proxy import Proxy
@@ -64,6 +66,7 @@ class HttpService:
         self._authenticator: Authenticator = LocalAuthenticator()
         self._face: HttpFace | None = None
         self._listener: _Listener | None = None
+        self._replicas = ClusterControl(proxy)
         self._background = TaskSet(log)
 
     @property
@@ -77,8 +80,9 @@ class HttpService:
             case listener:
                 return f"{listener.origin}{self._http.path}"
 
-    async def serve(self, http: Http, config_file: Path, *, max_body_bytes: int) -> None:
+    async def serve(self, http: Http, config: Config) -> None:
         """Serve with these options from now on. Raises ListenError, which leaves everything unchanged."""
+        config_file, max_body_bytes = config.file, config.max_message_bytes
         place = await resolve_address(http.listen) if isinstance(http.listen, TcpAddress) else None
         if place is not None and not http.insecure and not http.auth:
             refuse_unsafe(place)
@@ -104,6 +108,7 @@ class HttpService:
         if self._face is None:
             self._face = face
             self._background.create(tick(face), name="clock of the HTTP server")
+        await self._replicas.apply(face, config)
         await self._providers.keep_only(http, config_file)
 
     async def _listen_at(self, face: HttpFace, http: Http, place: ListenAddress | None) -> None:
@@ -131,6 +136,7 @@ class HttpService:
             self._listener = None
         if self._face is not None:
             self._face.close()
+        await self._replicas.close()
         self._background.cancel_all()
         await self._background.wait()
         await self._providers.close()

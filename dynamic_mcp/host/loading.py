@@ -62,8 +62,6 @@ def list_modules(config: Config, *, serves_http: bool, can_hand_over: bool) -> I
         yield "cryptography.hazmat.primitives.ciphers.aead"
     else:
         unwanted += _FOR_HTTP
-    if not can_hand_over or any(isinstance(group.upstream, SkillFolders) for group in config.groups):
-        yield "ruamel.yaml"
     has_remote = any(isinstance(group.upstream, Remote) for group in config.groups)
     if not has_remote:
         unwanted += _FOR_LOGINS

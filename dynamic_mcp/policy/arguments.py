@@ -85,15 +85,16 @@ class ArgumentPath:
             self._selector = Selector(path, max_s=_MAX_SELECT_S)
             self._folded_selector = self._selector if self._is_folded else Selector(folded_path, max_s=_MAX_SELECT_S)
             names = self._selector.names
-            self._name = names[0] if names is not None and len(names) == 1 and self._is_folded else None
+            # of the one member that it selects, in arguments that all servers read alike
+            self.name = names[0] if names is not None and len(names) == 1 and self._is_folded else None
         except BadPath as exc:
             raise ConditionError(f"`{path}` is not a JSONPath that can be used") from exc
 
     def select(self, arguments: Arguments) -> list[object]:
         """Return the values. Raises ConditionError if they are also written in another case, or the search fails."""
         plain = arguments.plain
-        if plain is not None and self._name is not None:
-            return [plain[self._name]] if self._name in plain else []
+        if plain is not None and self.name is not None:
+            return [plain[self.name]] if self.name in plain else []
         try:
             value = arguments.value
             values = self._selector.select(value)

@@ -28,6 +28,7 @@ from dynamic_mcp.mcp.envelope import INPUT_REQUIRED, RETRY_MEMBERS, StateRefused
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.request import (
     ApprovalCounts,
+    CallPlan,
     Event,
     Next,
     Observers,
@@ -114,6 +115,9 @@ class _BaseStep:
 
     def recheck(self, request: Request, group: GroupView, method: str, params: Mapping[str, Raw] | None) -> None:
         """Raise DynamicMcpError for a request that has waited, and may not be sent by the view of this moment."""
+
+    async def ask_ahead(self, request: Request, plan: CallPlan) -> None:
+        """Ask at once about calls that a request is going to cause. Raises DynamicMcpError if none may be made."""
 
     def record_task(self, group: GroupView, id: str, tool: str) -> None:
         """Called when a call of a tool has become a task."""
@@ -369,6 +373,15 @@ class Chains:
             raise NotFound("group", group, view.names, hint=view.names_in_words())
         for step in self._find(current).values():
             step.recheck(request, current, method, params)
+
+    async def ask_ahead(self, request: Request, plan: CallPlan) -> None:
+        """Have a person asked at once about calls that a request is going to cause.
+
+        Raises what `send` would raise because nobody has allowed them.
+        """
+        steps = {row: step for call in plan.calls for row, step in self._find(call.group).items()}
+        for row in sorted(steps):
+            await steps[row].ask_ahead(request, plan)
 
     # --- what steps want to know -----------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Raw, Struct
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from dynamic_mcp.client import Client
     from dynamic_mcp.config.resolved import Config
     from dynamic_mcp.mcp.wire import Frame
-    from dynamic_mcp.proxy.request import Request
+    from dynamic_mcp.proxy.request import CallPlan, Request
     from dynamic_mcp.proxy.result_store import ResultStore
     from dynamic_mcp.proxy.view import View
     from dynamic_mcp.system.clock import Clock
@@ -23,12 +24,16 @@ class OwnToolContext(Struct, frozen=True):
     `view_for` returns what a client may see now. `answer` answers a request that a call of the tool has caused, whose
     `parent` is the call: by the same rules as any other request of its client, and observed like one. It raises
     DynamicMcpError. `results` returns the store of results that are too long. Bounds of time go by `clock`.
+    `ask_ahead` has a person asked at once about calls that a call of the tool is going to cause; it raises
+    DynamicMcpError if none may be made. What is to survive a restart is kept in `state_folder`, if there is one.
     """
 
     view_for: Callable[[Client], View]
     answer: Callable[[Request], Awaitable[Frame]]
     results: Callable[[], ResultStore]
     clock: Clock
+    ask_ahead: Callable[[Request, CallPlan], Awaitable[None]]
+    state_folder: Path | None
 
 
 class OwnTool:

@@ -16,7 +16,7 @@ from msgspec import Raw
 from dynamic_mcp.identity import Principal
 from dynamic_mcp.mcp.envelope import StateRefused
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.request_state import StateSeal, Ticket, load_cipher
+from dynamic_mcp.proxy.request_state import StateSeal, Ticket, find_kept, load_cipher
 from dynamic_mcp.system.bounded import BoundedDict
 
 # How many calls may wait, and how long each. Then it is cancelled upstream.
@@ -73,6 +73,11 @@ class ParkedCalls:
     def __len__(self) -> int:
         return len(self._calls)
 
+    @property
+    def process(self) -> str:
+        """The name of this process in states; empty before the first one."""
+        return "" if self._seal is None else self._seal.process
+
     async def prepare(self) -> None:
         """Get ready to let a call wait, without holding up others."""
         if self._seal is None:
@@ -84,14 +89,23 @@ class ParkedCalls:
         count = sum(call.principal == principal for call, _, _ in self._calls.values())
         return count < MAX_OF_ONE_PRINCIPAL and len(self._calls) < MAX_PARKED
 
-    def park(self, call: Parked, binding: bytes, *, number: int | None, round_number: int) -> tuple[int, str]:
-        """Park a call; returns its number, which it keeps from round to round, and the state for its client."""
+    def park(
+        self, call: Parked, binding: bytes, *, number: int | None, round_number: int, kept: str = ""
+    ) -> tuple[int, str]:
+        """Park a call; returns its number, which it keeps from round to round, and the state for its client.
+
+        `kept` names it for another process.
+        """
         seal = self._seal = self._seal or StateSeal()
         number = next(self._numbers) if number is None else number
         ticket = Ticket(number, round_number)
         timer = asyncio.get_running_loop().call_later(self._parked_for_s, self._expire, number)
         self._calls[number] = call, ticket, timer
-        return number, seal.seal(ticket, binding)
+        return number, seal.seal(ticket, binding, kept)
+
+    def may_go_on_from_disk(self, state: str) -> bool:
+        """Return whether another process has parked the call of a state, and has kept it."""
+        return bool(find_kept(state)) and (self._seal is None or self._seal.is_of_other_process(state))
 
     def claim(self, state: str, binding: bytes) -> Parked:
         """Return the call that goes on, which waits no longer. Raises StateRefused."""

@@ -316,7 +316,14 @@ class Proxy:
     def _make_own_tool(self, feature: Feature, name: str) -> OwnTool:
         from dynamic_mcp.proxy.own_tools import OwnToolContext  # with the first such tool
 
-        context = OwnToolContext(self.view_for, self.answer, self._results, self._clock)
+        context = OwnToolContext(
+            self.view_for,
+            self.answer,
+            self._results,
+            self._clock,
+            self._chains.ask_ahead,
+            self._services.state_folder,
+        )
         tool: OwnTool = feature.load(feature.own_tools[name]).make_tool(context)
         self._parts.push_async_callback(tool.close)
         return tool

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Raw, Struct, structs
 
@@ -41,12 +41,40 @@ class Channel(Caller, Protocol):
         ...
 
 
+class PlannedCall(Struct, frozen=True):
+    """A tool of a group, by the server's name, about each call of which `decision` has a person asked.
+
+    It is called `most` times at most.
+    """
+
+    group: GroupView
+    tool: str
+    decision: Decision
+    most: int
+
+
+class CallPlan:
+    """What a call of one of our own tools, `name`, is going to call, for a person who is asked once about all of it.
+
+    The arguments of the `calls` are not known. `script` and its `data` are what makes them. `grants` are what the
+    step that asks has been allowed: they end with the plan.
+    """
+
+    def __init__(self, name: str, calls: Sequence[PlannedCall], *, script: str, data: Raw) -> None:
+        self.name = name
+        self.calls = calls
+        self.script = script
+        self.data = data
+        self.grants: dict[Any, Any] = {}  # Any: only that step knows them
+
+
 class Request(Struct, frozen=True, gc=False):
     """A request or notification of a client: its method and params, who it is from, and what that client may see.
 
     `id` is that of the JSON-RPC request; a notification has none. `observation` is set if there are observers.
 
-    A request that one of our own tools makes, while it answers a call, has that call as its `parent`.
+    A request that one of our own tools makes, while it answers a call, has that call as its `parent`, and may be part
+    of a `plan`.
 
     `notify` and `ask` reach the client where this request is answered: over its `channel`, if it has one. It is the
     caller of all that is sent to upstreams because of it.
@@ -60,6 +88,7 @@ class Request(Struct, frozen=True, gc=False):
     id: Raw = ABSENT
     observation: Observation | None = None
     parent: Request | None = None
+    plan: CallPlan | None = None
 
     @property
     def principal(self) -> Principal:
@@ -103,6 +132,10 @@ class Request(Struct, frozen=True, gc=False):
     async def ask(self, frame: Frame, on_status: Callable[[Frame], None]) -> Frame:
         """Send the client a request that this request has caused, and return its answer."""
         return await (self.channel or self.client).ask(frame, on_status)
+
+
+class OwnQuestion(Frame, gc=False):
+    """A question of ours about a request, which is not sent before there is an answer."""
 
 
 class ForwardingChannel(Channel):

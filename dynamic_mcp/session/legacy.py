@@ -34,12 +34,12 @@ from dynamic_mcp.session.answers import (
 )
 from dynamic_mcp.session.client_connection import ClientConnection
 from dynamic_mcp.session.questions import Questions, may_be_asked
-from dynamic_mcp.session.server import Server
 from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.upstream.handshake import complete_info
 
-if TYPE_CHECKING:  # loaded where a daemon serves windows
+if TYPE_CHECKING:  # the first is loaded where a daemon serves windows, the second is a type
     from dynamic_mcp.session.continuation import SessionJournal
+    from dynamic_mcp.session.server import Server
 
 log = logging.getLogger(__name__)
 

@@ -19,6 +19,7 @@ from dynamic_mcp.errors import (
     UNSUPPORTED_VERSION,
     Interrupted,
 )
+from dynamic_mcp.features.table import own_tool_names
 from dynamic_mcp.mcp import envelope, revisions, wire
 from dynamic_mcp.mcp.envelope import Envelope, RequestMembers, StateRefused
 from dynamic_mcp.mcp.revisions import MODERN, SUPPORTED
@@ -143,7 +144,7 @@ class ModernDispatcher:
         params = envelope.without_envelope(members.params, members.meta)
         params.pop("task", None)  # for tasks of legacy servers, which a modern client cannot query
         state = wire.text(params.get("requestState")) if method in envelope.MAY_ASK else None
-        if state is not None and is_ours(state):
+        if state is not None and is_ours(state) and not self._goes_on_from_disk(params, state):
             return self._resume(client, method, params, state, channel)
         raw_params = Raw(wire.encode(params))
         call = ModernCall(client, method, raw_params, channel, self._server, log_level=log_level)
@@ -169,6 +170,11 @@ class ModernDispatcher:
         assert isinstance(call, ModernCall)
         call.resume(responses, channel)
         return call
+
+    def _goes_on_from_disk(self, params: Mapping[str, Raw], state: str) -> bool:
+        """Return whether the tool that is called reads the state itself, because its call survives a restart."""
+        is_own = wire.text(params.get("name")) in own_tool_names()
+        return is_own and self._server.parked_calls.may_go_on_from_disk(state)
 
     def _use_case(self, method: str, channel: ModernChannel) -> Callable[[Request], Awaitable[Frame]]:
         if method == _LISTEN:

@@ -14,7 +14,7 @@ import logging
 import math
 import secrets
 import time
-from collections.abc import Callable, Coroutine, Hashable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator, Mapping
 from hashlib import sha256
 
 from msgspec import Raw
@@ -234,12 +234,17 @@ class _ParkedQuestion:
 
 
 class ModernCall:
-    """One request and its retries. `start` it with its work; `cancel` it while it has a channel."""
+    """One request and its retries. `start` it with its work; `cancel` it while it has a channel.
+
+    `keep` writes the call to the disk before its client is asked, where the work is able to: it takes the questions
+    by their keys, and returns the name by which another process goes on, or nothing.
+    """
 
     __slots__ = (
         "__weakref__",
         "_channel",
         "_gathering",
+        "_keeping",
         "_loop",
         "_number",
         "_outcome",
@@ -251,6 +256,7 @@ class ModernCall:
         "_task",
         "_undeclared",
         "client",
+        "keep",
         "log_level",
         "method",
     )
@@ -280,6 +286,8 @@ class ModernCall:
         self._round = 0
         self._gathering: asyncio.TimerHandle | None = None
         self._outcome: Frame | None = None
+        self.keep: Callable[[Mapping[str, Frame]], Awaitable[str]] | None = None
+        self._keeping: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
 
     def __repr__(self) -> str:
@@ -293,6 +301,11 @@ class ModernCall:
     def is_parked(self) -> bool:
         """True if the call waits for its client to return."""
         return self._channel is None
+
+    @property
+    def is_over(self) -> bool:
+        """True if the call has been answered, or has ended without an answer."""
+        return self not in self.client.calls_in_flight
 
     @property
     def address(self) -> str:
@@ -435,16 +448,33 @@ class ModernCall:
             for each in questions.values():
                 each.future.set_result(wire.error_frame(INTERNAL_ERROR, why))
             return
+        if self.keep is None:
+            self._park(questions, "")
+        elif self._keeping is None:
+            self._keeping = self._loop.create_task(self._keep_and_park(self.keep, questions))
+
+    async def _keep_and_park(
+        self, keep: Callable[[Mapping[str, Frame]], Awaitable[str]], questions: Mapping[str, _ParkedQuestion]
+    ) -> None:
+        kept = await keep({key: each.frame for key, each in questions.items()})
+        self._keeping = None
+        if self._channel is not None and self._open_questions().keys() == questions.keys():
+            self._park(questions, kept)
+        else:
+            self._gather_soon(0.0)  # others were asked meanwhile, or some need no answer any more
+
+    def _park(self, questions: Mapping[str, _ParkedQuestion], kept: str) -> None:
         self._round += 1
         self._number, state = self._server.parked_calls.park(
-            self, self.binding(self._params), number=self._number, round_number=self._round
+            self, self.binding(self._params), number=self._number, round_number=self._round, kept=kept
         )
         for each in questions.values():
             each.is_sent = True
         requests = {key: _to_input_request(each.frame) for key, each in questions.items()}
         result = {"resultType": envelope.INPUT_REQUIRED, "inputRequests": requests, "requestState": state}
         channel, self._channel = self._channel, None
-        channel.answer(wire.result_frame(result))
+        if channel is not None:
+            channel.answer(wire.result_frame(result))
 
     # --- the end ---------------------------------------------------------------------------------------
 
@@ -468,6 +498,9 @@ class ModernCall:
         if self._gathering is not None:
             self._gathering.cancel()
             self._gathering = None
+        if self._keeping is not None:
+            self._keeping.cancel()
+            self._keeping = None
 
 
 def _forget_error(task: asyncio.Task[None]) -> None:

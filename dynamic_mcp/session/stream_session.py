@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from enum import Enum, auto
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamic_mcp.mcp import envelope, revisions, wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.session.client_connection import ClientConnection
 from dynamic_mcp.session.legacy import Session
-from dynamic_mcp.session.server import ModernServer
+
+if TYPE_CHECKING:
+    from dynamic_mcp.session.server import ModernServer
 
 Reply = Callable[[bytes], None]
 

@@ -93,6 +93,24 @@ if sys.platform == "win32":
         except win32security.error as exc:
             raise _to_os_error(exc, path) from exc
 
+    def copy_access(file: Path, copy: Path) -> None:
+        """Let the same users use a copy of a file, which takes its place. Raises OSError."""
+        wanted = win32security.DACL_SECURITY_INFORMATION
+        try:
+            descriptor = win32security.GetNamedSecurityInfo(str(file), win32security.SE_FILE_OBJECT, wanted)
+            is_protected = descriptor.GetSecurityDescriptorControl()[0] & win32security.SE_DACL_PROTECTED
+            wanted |= (
+                win32security.PROTECTED_DACL_SECURITY_INFORMATION
+                if is_protected
+                else win32security.UNPROTECTED_DACL_SECURITY_INFORMATION
+            )
+            users = descriptor.GetSecurityDescriptorDacl()
+            win32security.SetNamedSecurityInfo(
+                str(copy), win32security.SE_FILE_OBJECT, wanted, None, None, users, None
+            )
+        except win32security.error as exc:
+            raise _to_os_error(exc, copy) from exc
+
     def find_others(path: Path) -> OtherUsers:
         """Return who else can use a file. Raises OSError."""
         wanted = win32security.OWNER_SECURITY_INFORMATION | win32security.DACL_SECURITY_INFORMATION
@@ -135,6 +153,9 @@ else:
 
     def make_private(path: Path) -> None:
         """Do nothing: a mode makes a file private."""
+
+    def copy_access(file: Path, copy: Path) -> None:
+        """Do nothing: the mode is copied."""
 
     def find_others(path: Path) -> OtherUsers:
         """Return nobody: a mode says who can use a file."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from dynamic_mcp.client import ClientInfo
 from dynamic_mcp.config.resolved import Broken, CommandLine, Grant, GroupConfig, OAuth, Program, Remote, SkillFolders
@@ -154,8 +153,7 @@ async def _start(config: GroupConfig, program: Program, listener: LinkOwner) -> 
     return link, transport
 
 
-@dataclass(frozen=True)
-class _RemoteServer:
+class _RemoteServer(Struct, frozen=True):
     """The transport and the credentials of one remote server."""
 
     config: GroupConfig

@@ -31,6 +31,7 @@ from pathlib import Path
 from tests.benchmarks.core import SERVER
 from tests.benchmarks.driver import Json
 from tests.benchmarks.http_load import ECHO, TEXT
+from tests.journeys.remote_server import free_port
 
 _STARTS_WITHIN_S = 30.0
 _ENDS_WITHIN_S = 10.0
@@ -106,11 +107,9 @@ def serve(config: Path) -> Callable[[int], list[str]]:
 
 
 @contextlib.contextmanager
-def running(command: Callable[[int], list[str]], folder: Path) -> Iterator[tuple[int, int, float]]:
-    """Run a server; hand out its port, its process id, and the milliseconds until it listened."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+def running(command: Callable[[int], list[str]], folder: Path, port: int = 0) -> Iterator[tuple[int, int, float]]:
+    """Run a server, at this port if it is not 0; hand out its port, its process id, and the ms until it listened."""
+    port = port or free_port()
     homes = {name: str(folder) for name in ("HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME")}
     quiet, began = subprocess.DEVNULL, time.perf_counter()
     process = subprocess.Popen(

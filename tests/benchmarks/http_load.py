@@ -110,6 +110,11 @@ class CallingSession(asyncio.Protocol):
         self._post(_message("initialize", _HELLO, 0))
         await self.begun
 
+    async def join(self, id: str) -> None:
+        """Connect, to call in a session that another connection has begun."""
+        await self._connect()
+        self.id = id
+
     def start(self) -> None:
         """Begin to call."""
         self._takes = self._take_answer

@@ -1,6 +1,9 @@
 """What a script saves: twelve tasks by single calls and by one script, in tokens and turns, and what a script costs.
 
-usage: python -m tests.benchmarks.scripts
+usage: python -m tests.benchmarks.scripts [--fastmcp PYTHON] [--load]
+
+With `--fastmcp`, the Python of an environment with `fastmcp[code-mode]`, its CodeMode does the same tasks. With
+`--load`, twenty clients run scripts while another one makes plain calls, whose times are told.
 
 The model is scripted: by single calls it makes those that the script makes, and calls that the script gathers are one
 turn. Tokens are characters / 4: written ones are those of the calls, read ones those of their results. What a model
@@ -9,9 +12,12 @@ reads again in later turns is not counted. It judges nothing.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import json
+import subprocess
+import tempfile
 import textwrap
 import time
 from collections.abc import Awaitable, Callable
@@ -137,6 +143,7 @@ class Single:
     def __init__(self, client: ScriptClient) -> None:
         self._client = client
         self._in_flight = 0
+        self.recorded: dict[str, dict[str, Json]] = {}
         self.written = self.read = self.turns = 0
 
     async def run(self, code: str) -> Json:
@@ -153,6 +160,7 @@ class Single:
         self.written += len(json.dumps({"group": group, "name": name, "args": args or {}}))
         result = await self._client.call(group, name, args or {})
         self._in_flight -= 1
+        self.recorded.setdefault(name, {})[json.dumps(args or {}, sort_keys=True)] = result
         self.read += _size(result)
         if result.get("isError"):
             raise ToolError
@@ -171,6 +179,10 @@ def _size(result: Json) -> int:
 
 async def main() -> None:
     """Print the tables."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--fastmcp", metavar="PYTHON")
+    parser.add_argument("--load", action="store_true")
+    asked = parser.parse_args()
     upstream = FakeUpstream({"tools/call": lambda params: TOOLS[params["name"]](params["arguments"])}, tools=TOOLS)
     config = config_of(group_config("s", share=Share.ALL), scripts=Scripts(calls=200))
     proxy = Proxy(config, opener=Opener(s=[upstream]))
@@ -179,9 +191,12 @@ async def main() -> None:
     print(
         f"{'':20}{'single calls: written':>22}{'read':>8}{'turns':>7}{'a script: written':>20}{'read':>7}{'share':>8}"
     )
+    recorded: dict[str, dict[str, Json]] = {}
     for name, code in TASKS.items():
         single = Single(client)
         expected = await single.run(code)
+        for tool, results in single.recorded.items():
+            recorded.setdefault(tool, {}).update(results)
         result = await client.run(code)
         with contextlib.suppress(ValueError):
             assert json.loads(result["content"][0].get("text", "")) == expected, (name, result)
@@ -200,7 +215,53 @@ async def main() -> None:
         times.sort()
         print(f"a script of {label}: {times[10]:.1f} ms (best {times[0]:.1f})")
     print(f"memory of this process: {_resident_mib()} MiB")
+    if asked.load:
+        await measure_load(proxy, client)
     await proxy.close()
+    if asked.fastmcp:
+        compare(asked.fastmcp, recorded)
+
+
+async def measure_load(proxy: Proxy, client: ScriptClient) -> None:
+    """Print how long plain calls take beside twenty clients that run scripts."""
+    for count in (0, 20):
+        clients = [ScriptClient(proxy, bound_s=SLOW_S) for _ in range(count)]
+        for each in clients:
+            await each.initialize()
+        running = [asyncio.create_task(_run_for_ever(each)) for each in clients]
+        times = []
+        for _ in range(1000):
+            began = time.perf_counter()
+            await client.call("s", "now", {})
+            times.append((time.perf_counter() - began) * 1000)
+            await asyncio.sleep(0.005)
+        for task in running:
+            task.cancel()
+        ended = await asyncio.gather(*running, return_exceptions=True)
+        times.sort()
+        print(f"a plain call beside {len(ended)} clients: {times[500]:.2f} ms, p99 {times[990]:.2f} ms")
+
+
+async def _run_for_ever(client: ScriptClient) -> None:
+    while True:
+        await client.run(TWENTY)
+
+
+def compare(python: str, recorded: dict[str, dict[str, Json]]) -> None:
+    """Print what the same tasks take by FastMCP's CodeMode."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "tasks.json")
+        file.write_text(json.dumps({"tools": recorded, "tasks": TASKS, "twenty": TWENTY}))
+        script = str(Path(__file__).with_name("fastmcp_scripts.py"))  # -P: a module here is named `http`
+        found = json.loads(subprocess.check_output([python, "-P", script, str(file)]).splitlines()[-1])
+    print(f"FastMCP CodeMode: its tools take {found['tools'] // 4} tokens")
+    for name, task in found["tasks"].items():
+        written = len(json.dumps({"code": TASKS[name].replace('call("s", ', "call_tool(")}))
+        outcome = f"failed: {task['text']}" if task["failed"] else task["text"][:40]
+        print(f"{name:20}{written // 4:8,}{task['read'] // 4:8,}  {outcome}")
+    times = found["times"]
+    print(f"a script of 20 calls at once: {times[10]:.1f} ms (best {times[0]:.1f})")
+    print(f"memory of its process: {found['resident_mib']} MiB")
 
 
 def _resident_mib() -> int:

@@ -85,6 +85,7 @@ def test_a_config_that_did_not_start_is_in_its_own_log(cli: CliRunner) -> None:
     cli.config.write_text("{", encoding="utf-8")
     assert cli.run(str(cli.config)).code == 2
     assert "did not start" in cli.run("logs", "-c", "dynamic-mcp.json").out
+    assert "did not start" in cli.run("logs", "-c", f"../{cli.folder.name}/dynamic-mcp.json").out
     assert cli.run("logs", "-c", "other.json").out == ""
 
 

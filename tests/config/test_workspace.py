@@ -88,6 +88,37 @@ def test_programs_start_the_same_unless_they_get_another_variable_that_means_som
     assert (one == other) is is_same
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "is_same"),
+    [
+        ({"PSMODULEPATH": "C:\\Windows"}, {"PSMODULEPATH": "C:\\Users\\me;C:\\Windows"}, True),
+        ({"PATHEXT": ".COM;.EXE"}, {"PATHEXT": ".COM;.EXE;.CPL"}, True),
+        ({"PATHEXT": ".COM;.EXE"}, {"PATHEXT": ".COM"}, False),
+    ],
+)
+def test_on_windows_programs_start_the_same_from_power_shell_as_from_an_editor(
+    file: Path, first: dict[str, str], second: dict[str, str], *, is_same: bool
+) -> None:
+    save(file, {"command": "x"})
+    one, other = (
+        launch_of(parse(file, platform="win32").resolve(each).groups[0].upstream, platform="win32")
+        for each in (first, second)
+    )
+
+    assert (one == other) is is_same
+
+
+@pytest.mark.parametrize(("platform", "is_same"), [("win32", True), ("linux", False)])
+def test_on_windows_the_case_of_a_directory_does_not_count(file: Path, platform: str, *, is_same: bool) -> None:
+    save(file, {"command": "x"})
+    one, other = (
+        launch_of(parse(file).resolve_for(Workspace(each, {})).groups[0].upstream, platform=platform)
+        for each in ("/work/A", "/work/a")
+    )
+
+    assert (one == other) is is_same
+
+
 def test_a_variable_of_a_window_counts_where_the_config_sets_it(file: Path) -> None:
     save(file, {"command": "x", "env": {"TERM": "${TERM}"}})
     one, other = (launch_of(parse(file).resolve({"TERM": each}).groups[0].upstream) for each in ("a", "b"))

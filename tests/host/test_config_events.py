@@ -95,6 +95,15 @@ async def test_a_reload_is_told_with_what_it_changes_and_the_hash_of_the_file(tm
         assert SECRET not in repr(seen.events)
 
 
+async def test_the_hash_is_that_of_the_bytes_in_the_file_whatever_their_encoding(tmp_path: Path) -> None:
+    file = tmp_path / "dynamic-mcp.json"
+    async with reloading(file) as (reloader, seen):
+        file.write_text(json.dumps(tree(log={"level": "debug"})), encoding="utf-16")
+        reloader.watch.reload()
+        told = await seen.hears("config.reload")
+        assert told["hash"] == sha256(file.read_bytes()).hexdigest()
+
+
 async def test_a_refused_version_is_told_by_the_place_of_its_first_error(tmp_path: Path) -> None:
     file = tmp_path / "dynamic-mcp.json"
     async with reloading(file) as (reloader, seen):

@@ -35,7 +35,7 @@ def with_url(tmp_path: Path) -> set[str]:
 
 
 def imports_of_functions(file: Path) -> Iterator[str]:
-    for function in ast.walk(ast.parse(file.read_text())):
+    for function in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             for node in ast.walk(function):
                 if isinstance(node, ast.Import):

@@ -66,14 +66,25 @@ class NotedGuards(GuardRules):
         return super().judge(tool, arguments, shown_name=shown_name)
 
 
+class NotedName:
+    """The key of a count, which notes that it is looked up."""
+
+    def __init__(self, steps: Steps, step: str) -> None:
+        self._steps = steps
+        self._step = step
+
+    def __hash__(self) -> int:
+        self._steps.note(self._step)
+        return id(self)
+
+
 class NotedRate(RateLimit, frozen=True):
     """Notes that a call is counted."""
 
     steps: Steps
 
     def name_for(self, person: Hashable, tool: str) -> Hashable:
-        self.steps.note("limits")
-        return super().name_for(person, tool)
+        return NotedName(self.steps, "limits")
 
 
 class NotedRoom(ConcurrencyLimit, frozen=True):
@@ -82,8 +93,7 @@ class NotedRoom(ConcurrencyLimit, frozen=True):
     steps: Steps
 
     def name_for(self, person: Hashable, tool: str) -> Hashable:
-        self.steps.note("concurrent")
-        return super().name_for(person, tool)
+        return NotedName(self.steps, "concurrent")
 
 
 class NotedLimits(LimitRules):

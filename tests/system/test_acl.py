@@ -9,6 +9,7 @@ import pytest
 
 from dynamic_mcp.doctor.files import check_file
 from dynamic_mcp.doctor.findings import Level
+from dynamic_mcp.importer.formats import files
 from dynamic_mcp.system import acl, file_reader, paths
 from tests.windows import grant
 
@@ -39,6 +40,18 @@ def test_what_is_made_private_is_for_this_user_alone(shared: Path) -> None:
     assert not acl.find_others(shared)
     assert not acl.find_others(file)
     assert file.read_text() == "x"
+
+
+def test_a_users_file_keeps_its_access_list_and_one_with_secrets_is_private(shared: Path) -> None:
+    kept, secret = shared / "c.json", shared / "c.env"
+    kept.write_text("x")
+    acl.make_private(kept)
+    files.write_bytes(kept, b"y", expected=b"x")
+    files.write_bytes(secret, b"y", expected=None, is_private=True)
+    assert not acl.find_others(kept)
+    assert not acl.find_others(secret)
+    files.write_bytes(shared / "d.json", b"y", expected=None)
+    assert acl.find_others(shared / "d.json").readers == ("Everyone",)
 
 
 def test_private_files_and_new_directories_are_private_wherever_they_are(shared: Path) -> None:

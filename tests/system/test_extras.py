@@ -92,5 +92,5 @@ def test_uv_installs_them_into_an_environment_without_pip(tmp_path: Path) -> Non
 
 
 def test_the_packages_are_those_of_the_extras() -> None:
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     assert {name: tuple(each.split(">=")[0] for each in needed) for name, needed in extras.items()} == PACKAGES

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from dynamic_mcp.config.location import identify
+from dynamic_mcp.config.location import config_key, identify
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, NotFound
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.file_store import CorruptFile, FileStore, JsonCodec, NewerFile
@@ -61,7 +61,7 @@ class TokenStore:
 
     def __init__(self, folder: Path, config: Path) -> None:
         self._config = identify(config)
-        name = sha256(os.fsencode(self._config)).hexdigest()[:40]
+        name = sha256(os.fsencode(config_key(config))).hexdigest()[:40]
         self.file = folder / f"{name}.json"
         self._store = FileStore(self.file, _CODEC, most_bytes=_MAX_BYTES)
 

@@ -27,6 +27,7 @@ from dynamic_mcp.face.http.authenticator import (
     Outcome,
     Page,
 )
+from dynamic_mcp.face.http.cluster import PEER_PATH, PeerAuthentication, PeerRequest, ReplicaSet
 from dynamic_mcp.face.http.deferred import DeferredRequest, PageReceiver
 from dynamic_mcp.face.http.denials import DenialReporter
 from dynamic_mcp.face.http.exchange import BodyReceiver, Exchange, RequestHead, Response
@@ -41,7 +42,7 @@ from dynamic_mcp.face.http.paths import Paths, Route, ServedEndpoint
 from dynamic_mcp.face.http.post import Post
 from dynamic_mcp.face.http.replay import KEEP_FOR_S, ReplayBudget
 from dynamic_mcp.face.http.responses import RETRY_AFTER, Headers, refusal, too_long, with_headers
-from dynamic_mcp.face.http.session import HttpSession
+from dynamic_mcp.face.http.session import ENDED, HttpSession
 from dynamic_mcp.face.http.stream import OldStream
 from dynamic_mcp.identity import Authentication
 from dynamic_mcp.mcp.revisions import MODERN
@@ -108,6 +109,8 @@ class HttpFace:
         dispatcher: Dispatcher | None = None,
     ) -> None:
         self.is_draining = False
+        self.cluster: ReplicaSet | None = None
+        """The other replicas; None without any."""
         self._proxy = proxy
         self._options = options
         self._authenticator = authenticator or LocalAuthenticator()
@@ -157,6 +160,8 @@ class HttpFace:
         route = self._paths.find(path, head.root_path)
         if route is not None and route.place is ServedEndpoint.HEALTH:
             return status.health(head.method)
+        if route is None and self.cluster is not None and path.startswith(PEER_PATH + b"/"):
+            return self._begin_for_peer(self.cluster.receive(head), exchange)
         if route is None or (self._cards is not None and self._cards.is_wanted(head, path)):
             return self._begin_page(head, exchange, path)
         refused = self._guard.check(head)
@@ -193,6 +198,16 @@ class HttpFace:
             return _not_found()
         return self._begin_post(arrival, checked)
 
+    def _begin_for_peer(self, request: PeerRequest | Response, exchange: Exchange) -> BodyReceiver | Response:
+        """Serve a request that another replica has passed on, after its own checks of the client."""
+        if isinstance(request, Response):
+            return request
+        head = request.head
+        route = self._paths.find(head.target.partition(b"?")[0], head.root_path)
+        if route is None:
+            return _not_found()
+        return self._serve(Arrival(head, exchange, route, request.authentication, Forwarding()))
+
     def _begin_page(self, head: RequestHead, exchange: Exchange, path: bytes) -> BodyReceiver | Response:
         page = self._find_page(head.method, path) or self._find_page(head.method, head.root_path.encode() + path)
         is_for_any_origin = isinstance(page, OpenPage)
@@ -218,7 +233,8 @@ class HttpFace:
         load: status.Load | None = None
         if self._authenticator.is_open:
             load = status.Load(len(self._sessions), modern.clients, modern.in_flight)
-        return status.ready(self._proxy, load, is_draining=self.is_draining)
+        replicas = None if self.cluster is None or load is None else self.cluster.describe()
+        return status.ready(self._proxy, load, replicas, is_draining=self.is_draining)
 
     def _serve(self, arrival: Arrival) -> BodyReceiver | Response:
         head, route = arrival.head, arrival.route
@@ -268,11 +284,14 @@ class HttpFace:
         if declared_bytes(headers) > self._options.max_body_bytes:
             return too_long(self._options.max_body_bytes)
         if not checked.is_legacy:
-            return self._modern.receive(arrival, cors=checked.cors)
+            receiver = self._modern.receive(arrival, cors=checked.cors)
+            if self.cluster is None or isinstance(arrival.authentication, PeerAuthentication):
+                return receiver
+            return self.cluster.watch(arrival, receiver)
         session: HttpSession | None = None
         if b"mcp-session-id" in headers:
             found = self._find(arrival)
-            if isinstance(found, Response):
+            if not isinstance(found, HttpSession):
                 return found
             session = found
         return Post(self, arrival, session=session, cors=checked.cors, max_body_bytes=self._most_bytes(session))
@@ -287,7 +306,7 @@ class HttpFace:
         if not accepts_events(head.headers):
             return refusal(406, "`Accept` must name `text/event-stream`")
         session = self._find(arrival)
-        if isinstance(session, Response):
+        if not isinstance(session, HttpSession):
             return session
         cors = self._guard.cors_headers(head.headers)
         last = head.headers.get(b"last-event-id")
@@ -299,23 +318,34 @@ class HttpFace:
             return refusal(400, "the events after this `Last-Event-ID` are no longer stored")
         return stream
 
-    def _delete(self, arrival: Arrival) -> Response:
+    def _delete(self, arrival: Arrival) -> BodyReceiver | Response:
         session = self._find(arrival)
-        if isinstance(session, Response):
+        if not isinstance(session, HttpSession):
             return session
         self.end(session)
         return Response(204)
 
-    def _find(self, arrival: Arrival) -> HttpSession | Response:
-        """Return the session of a request. The session of another user looks as if it did not exist."""
+    def _find(self, arrival: Arrival) -> HttpSession | BodyReceiver | Response:
+        """Return the session of a request, or what passes the request on to another replica.
+
+        The session of another user looks as if it did not exist.
+        """
         head = arrival.head
         id = head.headers.get(b"mcp-session-id")
         if id is None:
             return refusal(400, "missing header `Mcp-Session-Id`; start a session with `initialize`")
         session = self._sessions.get(id)
+        if session is None and (forwarded := self._forward(arrival, id)) is not None:
+            return forwarded
         if session is None or session.is_old or not session.belongs_to(arrival):
             return refusal(404, "session not found; start a new one with `initialize`")
         return session if is_legacy(head) else refuse_version(head.headers[VERSION])
+
+    def _forward(self, arrival: Arrival, id: bytes, *, is_old: bool = False) -> BodyReceiver | None:
+        """Return what passes a request on to the replica that has its session, unless a replica has passed it on."""
+        if self.cluster is None or isinstance(arrival.authentication, PeerAuthentication):
+            return None
+        return self.cluster.forward(arrival, id, is_old=is_old)
 
     # --- the transport of 2024-11-05 -------------------------------------------------------------------
 
@@ -341,6 +371,8 @@ class HttpFace:
         _, _, query = head.target.partition(b"?")
         id = dict(part.partition(b"=")[::2] for part in query.split(b"&")).get(b"session_id", b"")
         session = self._sessions.get(id)
+        if session is None and (forwarded := self._forward(arrival, id, is_old=True)) is not None:
+            return forwarded
         if session is None or not session.is_old or session.principal != arrival.authentication.principal:
             return refusal(404, "session not found; open a stream at `/sse`")
         session.session.authentication = arrival.authentication
@@ -355,8 +387,8 @@ class HttpFace:
 
         Its answers and cancellations are always accepted.
         """
-        if self.is_draining:
-            return refusal(503, "the server is shutting down", RETRY_AFTER)
+        if self.is_draining:  # another replica begins a new session
+            return ENDED if self.cluster is not None else refusal(503, "the server is shutting down", RETRY_AFTER)
         most = self._options.max_in_flight
         if requests > most:
             return refusal(413, f"a batch may have at most {most} requests")
@@ -382,7 +414,8 @@ class HttpFace:
         transport: Transport = "sse" if is_old else "http"
         route = arrival.route
         origin = ClientOrigin(arrival.authentication, transport, only=route.only, profile=route.profile)
-        id = secrets.token_urlsafe(24)
+        cluster = self.cluster
+        id = secrets.token_urlsafe(24) if cluster is None else cluster.make_session_id(arrival, is_old=is_old)
         session = HttpSession(
             id,
             self._proxy,
@@ -422,8 +455,10 @@ class HttpFace:
     def tick(self) -> None:
         """Turn slow answers into streams, keep streams alive, and end expired sessions."""
         now = self._now()
-        is_valid = self._authenticator.is_valid
+        is_valid = self._is_valid
         self._modern.tick(is_valid)
+        if self.cluster is not None:
+            self.cluster.tick(is_valid)
         self._denials.tick()
         for session in [*self._sessions.values()]:
             session.end_expired(is_valid)
@@ -438,6 +473,9 @@ class HttpFace:
             if now - session.used_at > self._options.session_timeout_s and session.is_idle:
                 self.end(session)
 
+    def _is_valid(self, authentication: Authentication) -> bool:
+        return isinstance(authentication, PeerAuthentication) or self._authenticator.is_valid(authentication)
+
     async def drain(self, within_s: float) -> None:
         """Accept no new requests, let those in flight finish within a bound, and answer the rest with an error.
 
@@ -445,7 +483,8 @@ class HttpFace:
         """
         self.is_draining = True
         sessions = (each.session.drain(within_s) for each in [*self._sessions.values()])
-        await asyncio.gather(self._modern.drain(within_s), *sessions)
+        forwarded = () if self.cluster is None else (self.cluster.drain(within_s),)
+        await asyncio.gather(self._modern.drain(within_s), *sessions, *forwarded)
         for session in [*self._sessions.values()]:
             for stream in [*session.streams.values()]:
                 stream.pause()

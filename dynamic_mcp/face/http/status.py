@@ -8,6 +8,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from dynamic_mcp import __version__
+from dynamic_mcp.face.http.cluster import ReplicaStatus
 from dynamic_mcp.face.http.exchange import Response
 from dynamic_mcp.face.http.responses import JSON, refusal
 from dynamic_mcp.mcp import wire
@@ -31,8 +32,8 @@ class Load(Struct, frozen=True):
     modern_requests: int
 
 
-def ready(proxy: Proxy, load: Load | None, *, is_draining: bool) -> Response:
-    """Return status 200, or 503 once the server is stopping, and the load, if it is given.
+def ready(proxy: Proxy, load: Load | None, replicas: ReplicaStatus | None, *, is_draining: bool) -> Response:
+    """Return status 200, or 503 once the server is stopping, and the load and the other replicas, if they are given.
 
     This needs no authentication, so it names no group, and has no load if clients must authenticate.
     """
@@ -40,4 +41,6 @@ def ready(proxy: Proxy, load: Load | None, *, is_draining: bool) -> Response:
     if load is not None:
         states = Counter(group.state.name.lower() for group in proxy.groups)
         body |= {"version": __version__, "groups": dict(sorted(states.items())), **asdict(load)}
+    if replicas is not None:
+        body["cluster"] = asdict(replicas)
     return Response(503 if is_draining else 200, JSON + _NO_STORE, wire.encode(body))

@@ -19,6 +19,7 @@ from dynamic_mcp.client import Client
 from dynamic_mcp.config.secrets import count_hidden, mask_text, mask_values
 from dynamic_mcp.errors import INTERNAL_ERROR
 from dynamic_mcp.features.approvals.pending import PendingApproval
+from dynamic_mcp.features.approvals.plans import PlanSubject
 from dynamic_mcp.features.approvals.questions import Verdict
 from dynamic_mcp.features.approvals.store import Scope
 from dynamic_mcp.features.approvals.subject import Subject
@@ -27,6 +28,7 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.elicitation import NO_PERSON_WITHIN_S
 from dynamic_mcp.mcp.revisions import Revision
 from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.proxy.request import OwnQuestion
 from dynamic_mcp.system.clock import Clock
 from dynamic_mcp.system.text import cut_values, escape
 
@@ -45,6 +47,9 @@ _TITLES = {
     "session": "Allow for this session, with any arguments",
     _DENY: "Deny",
 }
+_PLAN_TITLES = {**_TITLES, "once": "Allow for this run"}
+# Of a script, which is shown as it is or not at all.
+_MOST_SCRIPT_BYTES = 4096
 _CLASSES = {"read": "only reads", "write": "may change something"}
 
 Decide = Callable[[Verdict, Client | None], None]
@@ -117,7 +122,7 @@ def build_form(subject: Subject, offered: Sequence[Scope], revision: Revision) -
     if message is None:
         return None
     values = [_DENY, *offered]
-    titles = [_TITLES[value] for value in values]
+    titles = [(_PLAN_TITLES if isinstance(subject, PlanSubject) else _TITLES)[value] for value in values]
     decision: dict[str, object] = {"type": "string", "title": "Decision"}
     if revision.has_titled_choices:
         decision["oneOf"] = [{"const": value, "title": title} for value, title in zip(values, titles, strict=True)]
@@ -129,7 +134,7 @@ def build_form(subject: Subject, offered: Sequence[Scope], revision: Revision) -
     }
     if revision.has_url_elicitation:
         params = {"mode": "form", **params}
-    return Frame(method="elicitation/create", params=Raw(wire.encode(params)))
+    return OwnQuestion(method="elicitation/create", params=Raw(wire.encode(params)))
 
 
 def read_answer(answer: Frame, offered: Sequence[Scope]) -> Scope | Literal["deny"] | None:
@@ -143,15 +148,15 @@ def read_answer(answer: Frame, offered: Sequence[Scope]) -> Scope | Literal["den
 
 def write_message(subject: Subject) -> str | None:
     """Return the text for the user: the caller, the request and its arguments. None if it is too long."""
+    if isinstance(subject, PlanSubject):
+        return _write_plan(subject)
     key = subject.key
     name, arguments = escape(mask_text(key.name, count_hidden)), show_arguments(subject.arguments)
     if arguments is None or len(name) > _LONGEST_NAME:
         return None
-    who = "the local user" if key.principal == LOCAL else f"`{_line(key.principal.subject)}`"
-    through = f", through `{_line(subject.client_name)}`" if subject.client_name else ""
     lines = [
         f"Allow {key.kind} `{name}` of `{_line(subject.group.name)}`? It {_CLASSES[subject.access]}.",
-        f"Asked for by: {who}{through}",
+        _write_asker(subject),
     ]
     if subject.description:
         lines.append(
@@ -163,6 +168,30 @@ def write_message(subject: Subject) -> str | None:
         lines.append(f"Repaired: {'; '.join(_line(note) for note in subject.notes[:_MOST_NOTES])}")
     lines.append(f"Rule: {_line(key.rule)}")
     return "\n".join(lines)
+
+
+def _write_plan(subject: PlanSubject) -> str | None:
+    """Return the text about a script, with all of it. None if it is too long."""
+    script, data = escape(mask_text(subject.script, count_hidden), keep="\n"), show_arguments(subject.data)
+    runs = "\n".join(f"- {each}" for each in subject.runs)
+    if data is None or len(f"{script}{runs}".encode("utf-8", "replace")) > _MOST_SCRIPT_BYTES:
+        return None
+    lines = [
+        f"Allow a script? It {_CLASSES[subject.access]}. It runs, without asking again:\n{runs}",
+        "The arguments are not fixed: the script chooses them while it runs.",
+        _write_asker(subject),
+        f"Script:\n{script}",
+        *([] if data == "null" else [f"Input: {data}"]),
+        f"Rule: {_line(subject.key.rule)}",
+    ]
+    return "\n".join(lines)
+
+
+def _write_asker(subject: Subject) -> str:
+    principal = subject.key.principal
+    who = "the local user" if principal == LOCAL else f"`{_line(principal.subject)}`"
+    through = f", through `{_line(subject.client_name)}`" if subject.client_name else ""
+    return f"Asked for by: {who}{through}"
 
 
 def show_arguments(arguments: Raw) -> str | None:

@@ -18,11 +18,19 @@ from msgspec import Raw, structs
 
 from dynamic_mcp.client import Client
 from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.errors import ApprovalDenied, ApprovalNeeded, ApprovalPending, InvalidArguments, NotFound
+from dynamic_mcp.errors import (
+    ApprovalDenied,
+    ApprovalNeeded,
+    ApprovalPending,
+    DynamicMcpError,
+    InvalidArguments,
+    NotFound,
+)
 from dynamic_mcp.features.approvals.config import Channel, settings_of
 from dynamic_mcp.features.approvals.forms import ElicitationForms, build_form
 from dynamic_mcp.features.approvals.notices import ApprovalNotices
 from dynamic_mcp.features.approvals.pending import PendingApproval
+from dynamic_mcp.features.approvals.plans import describe_plan, message_of
 from dynamic_mcp.features.approvals.questions import (
     DENIALS_WITHIN_S,
     MAX_DENIALS,
@@ -30,21 +38,35 @@ from dynamic_mcp.features.approvals.questions import (
     ApprovalQuestion,
     Approvals,
     Verdict,
+    for_any_arguments,
+    use_grant,
 )
 from dynamic_mcp.features.approvals.queue import ApprovalServer, Queue, Receive
 from dynamic_mcp.features.approvals.store import ApprovalDecision, QueuedApproval, Scope, make_id
-from dynamic_mcp.features.approvals.subject import Right, Subject, describe, digest_of_state, identify, state_digest
+from dynamic_mcp.features.approvals.subject import Right, Subject, digest_of_state, identify, state_digest
+from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.identity import LOCAL
 from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.own_meta import APPROVAL
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.policy.access import Decision
 from dynamic_mcp.policy.call_rules import judging_rules
-from dynamic_mcp.proxy.request import ApprovalCounts, ApprovalNote, Event, Next, Request, UpstreamRequest
+from dynamic_mcp.proxy.request import (
+    ApprovalCounts,
+    ApprovalNote,
+    CallPlan,
+    Event,
+    Next,
+    PlannedCall,
+    Request,
+    UpstreamRequest,
+)
 from dynamic_mcp.system.clock import Clock, LoopClock
 from dynamic_mcp.system.task_set import TaskSet
 
 log = logging.getLogger(__name__)
+
+FindRight = Callable[[UpstreamRequest, Decision], Right | None]
 
 _REMOVED = "it was decided elsewhere"
 
@@ -78,6 +100,7 @@ class HumanApproval:
         if open_server is not None:
             self._queue = Queue(open_server(self._receive), notify=self._notify_user, config=str(config.file))
         self._forms = ElicitationForms(self._clock)
+        self._plans: weakref.WeakSet[CallPlan] = weakref.WeakSet()
         self._subjects: dict[str, Subject] = {}
         self._expiries: dict[str, asyncio.Task[None]] = {}
         self._tasks = TaskSet(log)
@@ -92,6 +115,8 @@ class HumanApproval:
         self._approvals.valid_for_s = self._settings.valid_for_s
         if has_changed:
             self._close(self._approvals.drop("the config has changed"), "the config has changed")
+            for plan in self._plans:
+                plan.grants.clear()
 
     def release(self, client: Client) -> None:
         """Forget the approvals for the session of a disconnected client."""
@@ -137,10 +162,53 @@ class HumanApproval:
             return answer
         return _with_note(answer, grant.id, call.group.present_arguments(subject.key.name, verdict.arguments))
 
+    async def ask_ahead(self, request: Request, plan: CallPlan, find_right: FindRight) -> None:
+        """Ask once about all that is planned; nothing where no approval for any arguments may be given.
+
+        Raises ApprovalDenied, ApprovalNeeded and ApprovalPending.
+        """
+        if not self._settings.remember:
+            return
+        found = [(await self._identify_planned(request, call, find_right), call.most) for call in plan.calls]
+        planned = [(subject, most) for subject, most in found if subject is not None]
+        if not planned:
+            return
+        since, subject = self._clock.now(), describe_plan(request, plan, planned)
+        message = UpstreamRequest(request, subject.group, request.method, wire.members(request.params), 0.0)
+        try:
+            self._find_channels(message, subject)
+        except (ApprovalDenied, ApprovalNeeded):
+            return  # nobody can be asked about the whole, but perhaps about single calls
+        try:
+            grant = self._approvals.use(subject.key, request.client) or await self._ask(message, subject)
+        except (ApprovalDenied, ApprovalNeeded) as exc:
+            _observe_refusal(message, exc.reason)
+            raise
+        self._observe(message, subject, grant.id, grant.verdict, self._clock.now() - since)
+        if not grant.verdict.is_allowed:
+            raise _denial(subject, grant.verdict)
+        for each, most in planned:
+            plan.grants[for_any_arguments(each.key, None)] = structs.replace(grant, uses=most)
+        self._plans.add(plan)
+
+    async def _identify_planned(self, request: Request, call: PlannedCall, find_right: FindRight) -> Subject | None:
+        """Return the subject of a planned call; None if it needs no question, or cannot be made."""
+        message = message_of(request, call.group, call.tool)
+        try:
+            subject = await identify(message, call.decision.rule, find_right(message, call.decision))
+        except DynamicMcpError:
+            return None
+        catalog = call.group.group.catalog
+        is_known = catalog is not None and call.tool in catalog.entries(ListKind.TOOLS)
+        is_answered = self._approvals.covers(subject.key, request.client) or self._approvals.paused_s(subject.key) > 0
+        return None if is_answered or not is_known else subject
+
     def _find_grant(self, message: UpstreamRequest, subject: Subject) -> ApprovalGrant | None:
         """Return an earlier answer. Raises ApprovalDenied for the retry of a call that was not approved."""
-        state = state_digest(message.params or {})
+        state, plan = state_digest(message.params or {}), message.request.plan
         grant = self._approvals.use(structs.replace(subject.key, state=state), message.request.client)
+        if grant is None and state is None and plan is not None:
+            grant = use_grant(plan.grants, for_any_arguments(subject.key, None))
         if grant is None and state is not None:
             raise ApprovalDenied(subject.label, "it continues a call that was not approved; make that call again")
         return grant
@@ -170,7 +238,8 @@ class HumanApproval:
         """Return the form that the client can show, and the channels. Raises ApprovalNeeded and ApprovalDenied."""
         client, wanted = message.request.client, self._settings.channels
         can_show = "client" in wanted and self._forms.can_show(client)
-        form = build_form(subject, self._offered, message.request.revision) if can_show else None
+        offered = subject.limit_scopes(self._offered)
+        form = build_form(subject, offered, message.request.revision) if can_show else None
         has = {"client": form is not None, "queue": self._queue is not None}
         channels = [channel for channel in wanted if has[channel]]
         if not channels and can_show:
@@ -184,7 +253,7 @@ class HumanApproval:
 
     async def _wait(self, pending: PendingApproval, channels: Sequence[Channel]) -> None:
         """Ask through one channel after the other until there is an answer or the time is up."""
-        question, offered = pending.question, self._offered
+        question, offered = pending.question, pending.subject.limit_scopes(self._offered)
         for channel in channels:
             if question.verdict is None and channel == "client":
                 await self._forms.show(pending, offered, partial(self._decide, question))
@@ -207,8 +276,7 @@ class HumanApproval:
             raise self._needed(subject)
         if not verdict.is_allowed:
             return ApprovalGrant(question.id, verdict, question.expires_at)
-        current = message.group.group.current_for(message.request.client)
-        if current is not message.group.group or describe(message, subject.key.rule).key != subject.key:
+        if not subject.is_current(message):
             raise ApprovalDenied(subject.label, "it has changed since the user was asked")
         grant = self._approvals.use(subject.key, message.request.client)
         if grant is None:
@@ -250,7 +318,7 @@ class HumanApproval:
             return
         client = subject.client()
         has_gone = client is None or client.is_closed
-        if decision.scope not in self._offered or (decision.scope == "session" and has_gone):
+        if decision.scope not in subject.limit_scopes(self._offered) or (decision.scope == "session" and has_gone):
             raise InvalidArguments(f"it cannot be allowed for `{decision.scope}`", hint="allow it once")
         edited = Raw(decision.arguments) if decision.arguments else None
         if edited is not None and decision.scope != "once":
@@ -289,7 +357,7 @@ class HumanApproval:
 
     def _emit(self, name: str, id: str, subject: Subject, client: Client | None, **more: object) -> None:
         key = subject.key
-        about = {"id": id, "group": subject.group.name, "kind": key.kind, "name": key.name, "rule": key.rule}
+        about = {"id": id, "group": subject.group_name, "kind": key.kind, "name": key.name, "rule": key.rule}
         who = {"issuer": key.principal.issuer, "subject": key.principal.subject}
         self._note(Event(name, {**about, **who, **more}, client))
 

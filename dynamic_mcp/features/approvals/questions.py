@@ -8,7 +8,7 @@ was dropped, has expired or was never answered allows nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, MutableMapping
 from typing import Literal
 
 from msgspec import Raw, Struct, structs
@@ -69,12 +69,12 @@ class Verdict(Struct, frozen=True):
 
 
 class ApprovalGrant(Struct, frozen=True):
-    """An answer for a later request. `id` is the question's id; the grant is used once if `is_single`."""
+    """An answer for later requests. `id` is the question's id, and `uses` how many requests it is for."""
 
     id: str
     verdict: Verdict
     expires_at: float
-    is_single: bool = True
+    uses: float = 1
 
 
 class ApprovalQuestion:
@@ -136,15 +136,18 @@ class Approvals:
     # --- requests --------------------------------------------------------------------------------------
 
     def use(self, key: ApprovalKey, session: Hashable) -> ApprovalGrant | None:
-        """Return the grant for such a request, if there is one; a single-use grant is removed."""
+        """Return the grant for such a request, if there is one, which is used up by it or has one use less."""
         self._forget_expired_grants()
-        for each in (key, _for_any_arguments(key, key.session), _for_any_arguments(key, session)):
-            grant = self._grants.get(each)
+        for each in (key, for_any_arguments(key, key.session), for_any_arguments(key, session)):
+            grant = use_grant(self._grants, each)
             if grant is not None:
-                if grant.is_single:
-                    del self._grants[each]
                 return grant
         return None
+
+    def covers(self, key: ApprovalKey, session: Hashable) -> bool:
+        """Return whether a grant holds for such requests with any arguments."""
+        self._forget_expired_grants()
+        return any(for_any_arguments(key, each) in self._grants for each in (key.session, session))
 
     def paused_s(self, key: ApprovalKey) -> float:
         """Return for how many seconds such requests are denied without a question, or 0."""
@@ -170,7 +173,7 @@ class Approvals:
 
     def allow_retry(self, key: ApprovalKey, state: bytes, grant: ApprovalGrant) -> None:
         """Grant the retry that continues an approved request, once."""
-        continued = structs.replace(grant, expires_at=self._now() + self.valid_for_s, is_single=True)
+        continued = structs.replace(grant, expires_at=self._now() + self.valid_for_s, uses=1)
         self._add(structs.replace(key, state=state), continued)
 
     # --- answers ---------------------------------------------------------------------------------------
@@ -228,10 +231,10 @@ class Approvals:
         key, expires_at = question.key, self._now() + self.valid_for_s
         match verdict.scope if verdict.is_allowed else "once":
             case "hour":
-                key, expires_at = _for_any_arguments(key, key.session), self._now() + HOUR_S
+                key, expires_at = for_any_arguments(key, key.session), self._now() + HOUR_S
             case "session":
-                key, expires_at = _for_any_arguments(key, session), math.inf
-        self._add(key, ApprovalGrant(question.id, verdict, expires_at, is_single=key == question.key))
+                key, expires_at = for_any_arguments(key, session), math.inf
+        self._add(key, ApprovalGrant(question.id, verdict, expires_at, uses=1 if key == question.key else math.inf))
 
     def _add(self, key: ApprovalKey, grant: ApprovalGrant) -> None:
         self._forget_expired_grants()
@@ -259,5 +262,18 @@ def _subject_of(key: ApprovalKey) -> Hashable:
     return key.principal, key.server, key.kind, key.name
 
 
-def _for_any_arguments(key: ApprovalKey, session: Hashable) -> ApprovalKey:
+def for_any_arguments(key: ApprovalKey, session: Hashable) -> ApprovalKey:
+    """Return the key of a grant for any arguments in a session; None is in all of them."""
     return structs.replace(key, arguments=None, state=None, session=session)
+
+
+def use_grant(grants: MutableMapping[ApprovalKey, ApprovalGrant], key: ApprovalKey) -> ApprovalGrant | None:
+    """Return the grant with this key, if there is one, and take one of its uses."""
+    grant = grants.get(key)
+    if grant is None:
+        return None
+    if grant.uses > 1:
+        grants[key] = structs.replace(grant, uses=grant.uses - 1)
+    else:
+        del grants[key]
+    return grant

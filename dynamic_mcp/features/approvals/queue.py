@@ -273,7 +273,7 @@ def _to_pending(
         subject=key.principal.subject,
         issuer=key.principal.issuer,
         client=subject.client_name,
-        group=subject.group.name,
+        group=subject.group_name,
         kind=key.kind,
         name=key.name,
         access=subject.access,

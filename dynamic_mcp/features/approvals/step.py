@@ -13,7 +13,7 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.policy.access import Decision
 from dynamic_mcp.proxy.chain import ChangingStep, Services
-from dynamic_mcp.proxy.request import Next, Restart, UpstreamRequest
+from dynamic_mcp.proxy.request import CallPlan, Next, Request, Restart, UpstreamRequest
 
 if TYPE_CHECKING:  # loaded with the first rule that asks
     from dynamic_mcp.features.approvals.human import HumanApproval
@@ -55,6 +55,9 @@ class AskForApproval(ChangingStep):
             return next(call)
         right = self._find_right(call, decision)
         return self._approval().send(call, decision, right, lambda allowed: restart(allowed, next))
+
+    async def ask_ahead(self, request: Request, plan: CallPlan) -> None:
+        await self._approval().ask_ahead(request, plan, self._find_right)
 
     def apply(self, configs: Iterable[Config]) -> None:
         if self._human is not None:

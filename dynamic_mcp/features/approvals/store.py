@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 
 Scope = Literal["once", "hour", "session"]
 
+SCRIPT = "script"
+"""The kind of a question about a script; others are those of lists."""
 # A call with larger arguments cannot be shown to a user.
 MOST_BYTES = 16 << 20
 _LOCK_WITHIN_S = 5.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 
 from msgspec import Raw, Struct
@@ -13,6 +13,7 @@ from dynamic_mcp.config.access import AccessKind, Effect
 from dynamic_mcp.config.resolved import Share
 from dynamic_mcp.errors import ApprovalDenied, DynamicMcpError, InvalidArguments
 from dynamic_mcp.features.approvals.questions import ApprovalKey
+from dynamic_mcp.features.approvals.store import Scope
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.identity import Principal
@@ -65,8 +66,21 @@ class Subject(Struct, frozen=True):
         return f"`{one_line(name, _LONGEST_NAME)}` of group `{self.group.name}`"
 
     @property
+    def group_name(self) -> str:
+        return self.group.name
+
+    @property
     def principal(self) -> Principal:
         return self.key.principal
+
+    def limit_scopes(self, offered: Sequence[Scope]) -> tuple[Scope, ...]:
+        """Return for how long it may be allowed, of what is offered."""
+        return tuple(offered)
+
+    def is_current(self, message: UpstreamRequest) -> bool:
+        """Return whether a request is still about the same, by what is known now. Raises ApprovalDenied."""
+        current = self.group.group.current_for(message.request.client)
+        return current is self.group.group and describe(message, self.key.rule).key == self.key
 
     def check_edit(self, edited: Raw) -> None:
         """Raise InvalidArguments if these arguments cannot replace the original ones.

@@ -88,6 +88,7 @@ class ResultCache(Step):
         self._marks = None if folder is None else ClearingMarks(folder, self._clock)
         self._stores: dict[str, KeptResults] = {}
         self._histories: WeakKeyDictionary[Group, _GroupHistory] = WeakKeyDictionary()
+        self._has_kept = False
         self._canonical: BoundedDict[bytes, bytes | None] = BoundedDict(_MAX_CANONICAL)
 
     # --- invalidation ----------------------------------------------------------------------------------
@@ -141,7 +142,7 @@ class ResultCache(Step):
                 return next(call)
 
     def _call(self, may_keep: bool, next: Next, call: UpstreamRequest) -> Awaitable[Frame]:  # noqa: FBT001 - bound
-        if not may_keep and (not self._histories or call.group.group not in self._histories):
+        if not may_keep and (not self._has_kept or call.group.group not in self._histories):
             return next(call)  # no cached result depends on it
         name = call.tool or ""
         digest = _digest_of_reader(call.group, name)
@@ -238,6 +239,7 @@ class ResultCache(Step):
         history = self._histories.get(group)
         if history is None:
             history = self._histories[group] = _GroupHistory()
+            self._has_kept = True
         share = group.config.share
         has_session = share is Share.SESSION or (share is Share.AUTO and group.asks)
         session = client.id if has_session else None

@@ -7,7 +7,7 @@ an approval of one guard's finding does not cover another's.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec import Raw
 
@@ -52,9 +52,10 @@ class GuardRules(RuleSet):
             return None
         try:
             parsed = _read(arguments)
+            plain = parsed.plain
             matching: list[Guard] = []
             for each in guards:
-                matching += each.find_matching(parsed)
+                matching += each.find_matching(parsed, plain)
         except ConditionError as exc:
             raise self._refusal(shown_name(tool), guards[0].first, str(exc)) from None
         if not matching:
@@ -89,6 +90,7 @@ class _PathGuards:
     def __init__(self, path: str | None, guards: Sequence[Guard]) -> None:
         self.first = guards[0]
         self._path = None if path is None else ArgumentPath(path)
+        self._name = None if self._path is None else self._path.name
         self._guards = [_CompiledGuard(guard) for guard in guards]
         self._allowing = [number for number, guard in enumerate(guards) if guard.deny is None]
         # one search instead of one for each guard
@@ -97,13 +99,14 @@ class _PathGuards:
         else:
             self._is_absent = compile_absence([guard.deny for guard in guards if guard.deny is not None])
 
-    def find_matching(self, arguments: Arguments) -> Sequence[Guard]:
-        """Return the guards that refuse these arguments. Raises ConditionError."""
-        if self._path is None:
+    def find_matching(self, arguments: Arguments, plain: Mapping[str, object] | None) -> Sequence[Guard]:
+        """Return the guards that refuse these arguments; `plain` are theirs. Raises ConditionError."""
+        if plain is not None and self._name is not None:
+            texts = [_to_text(plain[self._name]).encode()] if self._name in plain else []
+        elif self._path is None:
             texts = [text.encode() for text in _find_texts(arguments)]
         else:
-            values = self._path.select(arguments)
-            texts = [(value if isinstance(value, str) else _write(value)).encode() for value in values]
+            texts = [_to_text(value).encode() for value in self._path.select(arguments)]
         if self._are_harmless(texts):
             return ()
         return [guard.source for guard in self._guards if guard.is_against(texts)]
@@ -164,6 +167,10 @@ def _search_texts(value: object) -> Iterator[str]:
             stack += each.values()
         elif isinstance(each, list):
             stack += each
+
+
+def _to_text(value: object) -> str:
+    return value if isinstance(value, str) else _write(value)
 
 
 def _write(value: object) -> str:

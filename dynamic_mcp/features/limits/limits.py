@@ -16,9 +16,11 @@ from dynamic_mcp.features.limits.config import Limit
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.policy.call_rules import RuleSet
 from dynamic_mcp.policy.globs import Globs, fold
-from dynamic_mcp.system.bounded import NameMemo
+from dynamic_mcp.system.bounded import BoundedDict, NameMemo
 
 MAX_BUCKETS = 50_000
+# Whose keys are kept for each tool.
+_MAX_PERSONS = 100
 # A longer name is counted by its hash.
 _LONGEST_NAME = 200
 # The tolerance for rounding errors of times.
@@ -35,6 +37,8 @@ class CallLimit(Struct, frozen=True):
 
     def name_for(self, person: Hashable, tool: str) -> Hashable:
         """Return the key of the count that a call belongs to."""
+        if not (self.per_person or self.per_tool):
+            return self.key
         return (self.key, person if self.per_person else None, _common_name(tool) if self.per_tool else None)
 
 
@@ -49,6 +53,21 @@ class ConcurrencyLimit(CallLimit, frozen=True):
     """A limit on concurrent calls of tools. `key` stays the same when `places` changes."""
 
     places: int
+
+
+class CountNames:
+    """The keys of the counts of some limits for calls of one tool, in their order; kept for the latest persons."""
+
+    def __init__(self, limits: Sequence[CallLimit], tool: str) -> None:
+        self._limits = limits
+        self._tool = tool
+        self._found: BoundedDict[Hashable, tuple[Hashable, ...]] = BoundedDict(_MAX_PERSONS)
+
+    def find(self, person: Hashable) -> tuple[Hashable, ...]:
+        names = self._found.get(person)
+        if names is None:
+            names = self._found[person] = tuple(each.name_for(person, self._tool) for each in self._limits)
+        return names
 
 
 def compile_rules(presentation: Presentation, server: str) -> LimitRules:
@@ -125,13 +144,15 @@ class Buckets:
     def __len__(self) -> int:
         return len(self._full_at)
 
-    def take(self, rates: Sequence[RateLimit], person: Hashable, tool: str, now: float) -> RateRefusal | None:
-        """Consume from every bucket of a call at this clock reading, or from none if one of them refuses."""
+    def take(self, rates: Sequence[RateLimit], names: Sequence[Hashable], now: float) -> RateRefusal | None:
+        """Consume from every bucket of a call at this clock reading, or from none if one of them refuses.
+
+        `names` are the keys of its buckets.
+        """
         refusal: RateRefusal | None = None
         taken: dict[Hashable, float] = {}
         find_full_at = self._full_at.get
-        for rate in rates:
-            bucket = rate.name_for(person, tool) if rate.per_person or rate.per_tool else rate.key
+        for rate, bucket in zip(rates, names):  # noqa: B905 - `strict` costs as much as a round
             full_at = find_full_at(bucket, now)
             if full_at < now:
                 full_at = now

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from dynamic_mcp.errors import Busy, RateLimited, TimedOut
-from dynamic_mcp.features.limits.limits import Buckets, ConcurrencyLimit, LimitRules, RateLimit
+from dynamic_mcp.features.limits.limits import Buckets, ConcurrencyLimit, CountNames, LimitRules, RateLimit
 from dynamic_mcp.groups.activity import MAX_QUEUED
 from dynamic_mcp.groups.limiter import Limiter
 from dynamic_mcp.mcp.wire import Frame
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # The number of limiters, including unused ones.
 MAX_LIMITERS = 2000
+
+FindNames = Callable[[Hashable], Sequence[Hashable]]
 
 
 class LimitRate(Step):
@@ -37,12 +39,14 @@ class LimitRate(Step):
 
     def bind(self, group: GroupView, tool: str | None, next: Next) -> Next:
         limits = group.find_rules("limits", LimitRules)
-        return partial(self._count, () if limits is None else limits.rates_for(tool or ""), next)
+        rates = () if limits is None else limits.rates_for(tool or "")
+        return partial(self._count, rates, CountNames(rates, tool or "").find, next)
 
-    def _count(self, rates: Sequence[RateLimit], next: Next, call: UpstreamRequest) -> Awaitable[Frame]:
+    def _count(
+        self, rates: Sequence[RateLimit], find_names: FindNames, next: Next, call: UpstreamRequest
+    ) -> Awaitable[Frame]:
         """Count a call. Raises RateLimited if there were too many."""
-        tool = call.tool or ""
-        refusal = self._buckets.take(rates, call.request.principal, tool, self._clock.now())
+        refusal = self._buckets.take(rates, find_names(call.request.client.principal), self._clock.now())
         if refusal is not None:
             if call.request.observation is not None:
                 call.request.observation.note_refusal(refusal.rule)
@@ -64,50 +68,60 @@ class LimitConcurrency(Step):
 
     def bind(self, group: GroupView, tool: str | None, next: Next) -> Next:
         limits = group.find_rules("limits", LimitRules)
-        return partial(self._pass, () if limits is None else limits.concurrency_for(tool or ""), next)
+        found = () if limits is None else limits.concurrency_for(tool or "")
+        return partial(self._pass, found, CountNames(found, tool or "").find, next)
 
-    async def _pass(self, limits: Sequence[ConcurrencyLimit], next: Next, call: UpstreamRequest) -> Frame:
+    async def _pass(
+        self, limits: Sequence[ConcurrencyLimit], find_names: FindNames, next: Next, call: UpstreamRequest
+    ) -> Frame:
         """Pass a call on while it holds its places. Raises Busy and TimedOut."""
         held: list[Limiter] = []  # one place per limit, taken in order
+        names, limiters = find_names(call.request.client.principal), self._limiters
         try:
-            for limit in limits:
-                limiter = self._find_limiter(limit, call)
-                if not limiter.take_free():
-                    await self._wait(limits[len(held) :], held, call)
+            for limit, name in zip(limits, names):  # noqa: B905 - `strict` costs as much as a round
+                limiter = limiters.get(name)
+                if limiter is None or limiter.limit != limit.places:
+                    limiter = self._find_limiter(limit, name)
+                if limiter.in_use >= limiter.limit:
+                    await self._wait(limits[len(held) :], names[len(held) :], held, call)
                     break
+                limiter.in_use += 1  # as its `take_free`, without the call of it
                 held.append(limiter)
             return await next(call)
         finally:
             while held:
                 held.pop().release()
 
-    async def _wait(self, limits: Sequence[ConcurrencyLimit], held: list[Limiter], call: UpstreamRequest) -> None:
+    async def _wait(
+        self,
+        limits: Sequence[ConcurrencyLimit],
+        names: Sequence[Hashable],
+        held: list[Limiter],
+        call: UpstreamRequest,
+    ) -> None:
         """Wait for the remaining places. Raises TimedOut, and Busy if too many calls of the client wait already."""
         limit = limits[0]
         try:
             async with asyncio.timeout(call.timeout_s):
-                for limit in limits:
-                    held.append(await self._acquire(limit, call))
+                for limit, name in zip(limits, names, strict=True):
+                    held.append(await self._acquire(limit, name, call))
         except TimeoutError:
             why = f"waited {call.timeout_s:g} s for one of {_in_words(limit)}; nothing was sent"
             raise TimedOut(call.group.name, f"{_label(call)} {why}") from None
 
-    async def _acquire(self, limit: ConcurrencyLimit, call: UpstreamRequest) -> Limiter:
-        client, limiter = call.request.client, self._find_limiter(limit, call)
+    async def _acquire(self, limit: ConcurrencyLimit, name: Hashable, call: UpstreamRequest) -> Limiter:
+        client, limiter = call.request.client, self._find_limiter(limit, name)
         if limiter.is_full(client):
             why = f"{_in_words(limit)} are in use and {self._max_queued} calls wait"
             raise Busy(call.group.name, f"{_label(call)} was not sent: {why}")
         await limiter.acquire(client)
         return limiter
 
-    def _find_limiter(self, limit: ConcurrencyLimit, call: UpstreamRequest) -> Limiter:
-        key: Hashable = limit.key
-        if limit.per_person or limit.per_tool:
-            key = limit.name_for(call.request.principal, call.tool or "")
-        limiter = self._limiters.get(key)
+    def _find_limiter(self, limit: ConcurrencyLimit, name: Hashable) -> Limiter:
+        limiter = self._limiters.get(name)
         if limiter is None:
             _forget_idle(self._limiters)
-            limiter = self._limiters[key] = Limiter(limit.places, self._max_queued)
+            limiter = self._limiters[name] = Limiter(limit.places, self._max_queued)
         elif limiter.limit != limit.places:
             limiter.resize(limit.places)
         return limiter

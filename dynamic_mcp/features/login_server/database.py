@@ -12,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TypeVar
 
-from dynamic_mcp.config.location import identify
+from dynamic_mcp.config.location import config_key
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.database_file import DatabaseFile
 
@@ -54,7 +54,7 @@ class DatabaseError(Exception):
 
 def file_for(config: Path) -> Path:
     """Return the file for the logins of a config's clients."""
-    name = sha256(os.fsencode(identify(config))).hexdigest()[:16]
+    name = sha256(os.fsencode(config_key(config))).hexdigest()[:16]
     return paths.state_dir() / "clients" / f"{name}.v{_FORMAT}.sqlite"
 
 

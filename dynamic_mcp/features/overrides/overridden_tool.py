@@ -66,16 +66,17 @@ class OverriddenTool:
         except wire.Malformed:
             raise InvalidArguments(f"the arguments of `{self.name}` are not an object") from None
         restored: dict[str, Raw] = {}
+        fixed, taken, own_names = self._fixed, self._taken, self._own_names
         for name, value in members.items():
-            if name in self._fixed:
+            if name in fixed:
                 continue
-            if name not in self._taken and fold(name) in self._refused:
+            if name not in taken and fold(name) in self._refused:
                 shown = one_line(name, _LONGEST_NAME)
                 raise InvalidArguments(f"`{shown}` is not a parameter of `{self.name}`; nothing was sent")
-            restored[self._own_names.get(name, name)] = value
-        restored = {**self._defaults, **restored, **self._fixed}
+            restored[own_names.get(name, name)] = value
+        restored = {**self._defaults, **restored, **fixed}
         # a fixed argument may occur twice, and only the last value was checked
-        return arguments if restored == members and not self._fixed else Raw(wire.encode(restored))
+        return arguments if not fixed and restored == members else Raw(wire.encode(restored))
 
     @cached_property
     def _fixed(self) -> Mapping[str, Raw]:

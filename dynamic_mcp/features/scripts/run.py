@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from hashlib import sha256
 
 import msgspec
 from msgspec import Raw, Struct, structs
@@ -13,14 +16,17 @@ from msgspec import Raw, Struct, structs
 from dynamic_mcp.config.resolved import CallHandling
 from dynamic_mcp.errors import INTERNAL_ERROR, INVALID_PARAMS, DynamicMcpError
 from dynamic_mcp.features.scripts.config import Scripts
-from dynamic_mcp.features.scripts.sandbox import Functions, Sandbox, ScriptFailed
+from dynamic_mcp.features.scripts.plan import plan_calls
+from dynamic_mcp.features.scripts.sandbox import Execution, Functions, Sandbox, ScriptFailed
+from dynamic_mcp.features.scripts.suspended import KeptCall, SuspendedScript, SuspendedScripts
 from dynamic_mcp.features.scripts.values import Contents, encode_error, is_alone, read_result
 from dynamic_mcp.mcp import envelope, wire
-from dynamic_mcp.mcp.envelope import StateRefused
+from dynamic_mcp.mcp.envelope import RETRY_MEMBERS, StateRefused
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.own_tools import OwnToolContext
-from dynamic_mcp.proxy.request import ForwardingChannel, Request
+from dynamic_mcp.proxy.request import CallPlan, ForwardingChannel, OwnQuestion, Request
 from dynamic_mcp.proxy.view import GroupView, View
+from dynamic_mcp.session.modern_client import ModernCall
 from dynamic_mcp.system.decoding import decode_as
 from dynamic_mcp.system.text import one_line, pluralize
 from dynamic_mcp.tools import results
@@ -34,16 +40,26 @@ _RESULT = CallHandling(validate=None, limit=100_000, compact=False)
 # How often a server may ask for input before it answers one call.
 _MAX_ROUNDS = 10
 _LONGEST_ERROR = 300
+_MAY_HAVE_RUN = "dynamic-mcp was restarted before this call was answered; it may have run"
 
 
 class _Call(Struct):
-    """A call that a script has made; `outcome` is empty while it has no answer."""
+    """A call that a script has made, by its number in the script; `outcome` is empty while it has no answer.
 
+    `is_unsent`: it waits for an approval. `retry` are the params by which a modern server goes on with it, once there
+    are answers to what is `asked`, by the server's keys.
+    """
+
+    id: int
     group: str
     name: str
-    started: float
+    arguments: str
+    started: float = 0.0
     outcome: str = ""
     took_s: float = 0.0
+    is_unsent: bool = False
+    retry: Raw = wire.ABSENT
+    asked: dict[str, Frame] = {}
 
     def __str__(self) -> str:
         if not self.outcome:
@@ -52,10 +68,15 @@ class _Call(Struct):
 
 
 class ScriptRun:
-    """Runs one script for the call `request`, whose params are `params`."""
+    """Runs one script for the call `request`, whose params are `params`. `suspended` keeps scripts on disk."""
 
     def __init__(
-        self, context: OwnToolContext, request: Request, params: Mapping[str, Raw], settings: Scripts
+        self,
+        context: OwnToolContext,
+        request: Request,
+        params: Mapping[str, Raw],
+        settings: Scripts,
+        suspended: SuspendedScripts | None = None,
     ) -> None:
         self._context = context
         self._request = request
@@ -63,51 +84,203 @@ class ScriptRun:
         self._contents = Contents()
         self._calls: list[_Call] = []
         self._used_tools: set[tuple[str, str]] = set()  # each after its group
-        self._mark: results.Mark | None = None
+        self._marking: GroupView | None = None
         self._places = asyncio.Semaphore(settings.parallel)
         token = wire.member(params.get("_meta", wire.EMPTY_OBJECT), "progressToken")
         self._channel = _ScriptChannel(request, token)
         self._meta = {"_meta": {"progressToken": token}} if len(token) else {}
         self._follows_view = context.view_for(request.client) is request.view
+        self._plan: CallPlan | None = None
         self._printed = ""
         self._stop: ScriptFailed | None = None
         self._work: asyncio.Task[bytes] | None = None
-
-    async def answer(self, sandbox: Sandbox, code: str, data: Raw) -> Frame:
-        """Run the script; return its result, or the error and what was done before it."""
-        loop = asyncio.get_running_loop()
-
-        def on_print(text: str) -> None:
-            loop.call_soon_threadsafe(self._print, text)
-
+        self._started = context.clock.now()
+        self._loop = asyncio.get_running_loop()
+        arguments = params.get("arguments", wire.EMPTY_OBJECT)
+        self._code = wire.text(wire.member(arguments, "code")) or ""
+        self._data = wire.member(arguments, "input") or wire.NULL
         functions: Functions = {"_call": self.call, "_tools": self.list_tools}
-        self._work = asyncio.create_task(sandbox.run(code, data, self._settings, functions, on_print))
+        self._execution = Execution(self._code, self._data, settings, functions, self._print_soon, self._on_resume)
+        self._suspended = suspended
+        self._binding = _bind(request, arguments)
+        self._kept = ""  # the name of what is on disk
+        self._version = 0  # of what is kept
+        self._given = ""  # the name that the client has
+        self._questions: Mapping[str, Frame] = {}  # of the client, by its keys
+        self._keeping: asyncio.Task[str] | None = None
+
+    async def answer(self, sandbox: Sandbox) -> Frame:
+        """Run the script; return its result, or the error and what was done before it.
+
+        Raises DynamicMcpError if a person has not allowed what it is going to call.
+        """
+        self._set_keep(self._keep_unbegun)
+        self._plan = await plan_calls(self._request, self._view(), self._code, self._data, self._settings.calls)
+        if self._plan is not None:
+            await self._context.ask_ahead(self._request, self._plan)
+            self._forget()  # it begins, and must not begin twice
+        self._started = self._context.clock.now()
+        return await self._answer(sandbox)
+
+    async def resume(self, sandbox: Sandbox, name: str, responses: Mapping[str, Raw]) -> Frame:
+        """Go on with a script of a process that has ended, with what the client says. Raises StateRefused."""
+        if self._suspended is None:
+            raise StateRefused("invalid")
+        script = await asyncio.to_thread(self._suspended.take, name, self._binding)
+        if not script.state:
+            return await self.answer(sandbox)
+        self._restore(script)
+        if self._left_s <= 0:
+            return self._describe_failure(self._late(), self._code)
+        self._call_again(script, responses)
+        return await self._answer(sandbox)
+
+    async def _answer(self, sandbox: Sandbox) -> Frame:
+        self._set_keep(self._keep_suspended)
+        self._work = asyncio.create_task(sandbox.run(self._execution, self._request.client))
         try:
             value = await self._finish(self._work)
         except ScriptFailed as exc:
-            return self._describe_failure(exc, code)
+            return self._describe_failure(exc, self._code)
         return self._describe_result(value)
 
     async def _finish(self, work: asyncio.Task[bytes]) -> bytes:
         """Return the result of a script that ends within its bounds. Raises ScriptFailed."""
-        bound = asyncio.create_task(self._context.clock.sleep(self._settings.total_s))
+        bound = asyncio.create_task(self._context.clock.sleep(self._left_s))
         try:
             await asyncio.wait([work, bound], return_when=asyncio.FIRST_COMPLETED)
             if self._stop is not None:
                 raise self._stop
             if not work.done():
-                raise ScriptFailed(f"it took more than {self._settings.total_s:g} s in all (the bound `total`)")
+                raise self._late()
             return work.result()
         finally:
             bound.cancel()
             work.cancel()
             await asyncio.wait([work, bound])
+            await self._execution.close()  # if the work has not begun
+
+    @property
+    def _left_s(self) -> float:
+        return self._started + self._settings.total_s - self._context.clock.now()
+
+    def _late(self) -> ScriptFailed:
+        return ScriptFailed(f"it took more than {self._settings.total_s:g} s in all (the bound `total`)")
+
+    # --- on disk -----------------------------------------------------------------------------------------
+
+    def _set_keep(self, keep: Callable[[SuspendedScripts, Mapping[str, Frame]], Awaitable[str]]) -> None:
+        """Have the script kept like this while its client is asked; only clients that come back are."""
+        call = self._request.channel
+        if self._suspended is not None and isinstance(call, ModernCall):
+            call.keep = partial(keep, self._suspended)
+
+    async def _keep_unbegun(self, suspended: SuspendedScripts, questions: Mapping[str, Frame]) -> str:
+        """Keep the script before it begins: it begins again, so that a person is asked again."""
+        self._forget()
+        return await self._save(suspended, {})
+
+    async def _keep_suspended(self, suspended: SuspendedScripts, questions: Mapping[str, Frame]) -> str:
+        """Keep the script while its client is asked these questions; return its name, or nothing."""
+        self._forget()
+        self._given = ""
+        if not await self._execution.suspend():
+            return ""
+        self._questions = questions
+        self._given = await self._save(suspended, questions)
+        return self._given
+
+    async def _keep_again(self, suspended: SuspendedScripts, name: str) -> str:
+        """Keep the script under the name that its client has, when it waits again."""
+        if not await self._execution.suspend() or name != self._given:
+            return ""
+        return await self._save(suspended, self._questions, name)
+
+    async def _save(self, suspended: SuspendedScripts, questions: Mapping[str, Frame], name: str = "") -> str:
+        version, script = self._version, self._describe_state(questions)
+        try:
+            name = await asyncio.to_thread(suspended.write, script, self._binding, name)
+            if not name:
+                return ""
+            if version != self._version:  # it has gone on meanwhile
+                suspended.discard(name)
+                return ""
+            suspended.publish(name)
+        except OSError as exc:
+            log.warning("a script that waits cannot be kept: %s", exc)
+            return ""
+        self._kept = name
+        return name
+
+    def _on_resume(self) -> None:
+        """Called before the script goes on: what is on disk is removed first, so that no call is repeated."""
+        self._forget()
+        call, suspended, name = self._request.channel, self._suspended, self._given
+        if suspended is not None and name and isinstance(call, ModernCall) and call.is_parked and not call.is_over:
+            self._keeping = asyncio.create_task(self._keep_again(suspended, name))
+
+    def _forget(self) -> None:
+        """Remove the script from the disk: what was kept is not true any more."""
+        call = self._request.channel
+        if isinstance(call, ModernCall) and call.is_over:
+            return  # its client has gone, or the program ends: the client may come back with what was kept
+        self._version += 1
+        if self._kept and self._suspended is not None:
+            self._suspended.forget(self._kept)
+        self._kept = ""
+
+    def _describe_state(self, questions: Mapping[str, Frame]) -> SuspendedScript:
+        execution = self._execution
+        results = {id: result for id in execution.pending if (result := execution.result_of(id)) is not None}
+        return SuspendedScript(
+            state=execution.state,
+            pending=dict(execution.pending),
+            results=results,
+            calls=[_to_kept(each, questions) for each in self._calls],
+            elapsed_s=self._context.clock.now() - self._started,
+            saved_at=time.time(),
+            printed=self._printed,
+            handles=self._contents.prefix,
+            blocks=self._contents.blocks,
+            used_tools=[*self._used_tools],
+            marked_by="" if self._marking is None else self._marking.name,
+        )
+
+    def _restore(self, script: SuspendedScript) -> None:
+        self._started = self._context.clock.now() - script.elapsed_s - max(time.time() - script.saved_at, 0.0)
+        self._printed, self._used_tools = script.printed, set(script.used_tools)
+        self._marking = self._view().get(script.marked_by) if script.marked_by else None
+        self._contents = Contents(script.handles, script.blocks)
+        self._calls = [
+            _Call(each.id, each.group, each.name, each.arguments, outcome=each.outcome, took_s=each.took_s)
+            for each in script.calls
+        ]
+
+    def _call_again(self, script: SuspendedScript, responses: Mapping[str, Raw]) -> None:
+        """Begin again what was not done, and say so of what may have run."""
+        work: dict[int, Awaitable[bytes]] = {id: _return(each.encode()) for id, each in script.results.items()}
+        for call, kept in zip(self._calls, script.calls, strict=True):
+            if call.id in script.pending and call.id not in work:
+                work[call.id] = self._continue(call, kept, responses)
+        self._execution.restore(script.state, script.pending, work)
+
+    def _continue(self, call: _Call, kept: KeptCall, responses: Mapping[str, Raw]) -> Awaitable[bytes]:
+        if kept.is_unsent:
+            return self._make(call, partial(self._call, call))
+        if not kept.retry:
+            call.outcome = f"failed: {_MAY_HAVE_RUN}"
+            return _return(encode_error(INTERNAL_ERROR, _MAY_HAVE_RUN))
+        answers = {key: responses[ours] for ours, key in kept.questions.items() if ours in responses}
+        return self._make(call, partial(self._go_on, call, Raw(kept.retry), answers))
 
     def _end(self, why: str) -> None:
         """End the script at a bound, which it cannot catch."""
         if self._stop is None and self._work is not None:
             self._stop = ScriptFailed(why)
             self._work.cancel()
+
+    def _print_soon(self, text: str) -> None:
+        self._loop.call_soon_threadsafe(self._print, text)
 
     def _print(self, text: str) -> None:
         if self._stop is not None:
@@ -118,33 +291,45 @@ class ScriptRun:
 
     # --- what a script can do --------------------------------------------------------------------------
 
-    async def call(self, group: str, name: str = "", arguments: str = "{}") -> bytes:
+    async def call(self, id: int, group: str, name: str = "", arguments: str = "{}") -> bytes:
         """Call a tool; return its result as JSON, or the error that is to be raised."""
         if len(self._calls) >= self._settings.calls:
             self._end(f"it made more than {pluralize(self._settings.calls, 'call')} (the bound `calls`)")
             await asyncio.Event().wait()  # until it is cancelled
-        call = _Call(group, name, time.perf_counter())
+        call = _Call(id, group, name, arguments)
         self._calls.append(call)
+        return await self._make(call, partial(self._call, call))
+
+    async def _make(self, call: _Call, send: Callable[[], Awaitable[Frame | bytes]]) -> bytes:
+        """Send a call when it is its turn, and note what comes of it."""
         async with self._places:
             call.started = time.perf_counter()
-            answer = await self._call(group, name, arguments)
+            answer = await send()
         try:
             answer = answer if isinstance(answer, bytes) else read_result(answer, self._contents)
         except wire.Malformed as exc:
             answer = encode_error(INTERNAL_ERROR, f"the result cannot be read: {exc}")
         call.took_s = time.perf_counter() - call.started
         call.outcome = _outcome_of(answer)
-        self._channel.report(f"{one_line(f'{group}.{name}', 100)}: {call.outcome}")
+        self._channel.report(f"{one_line(f'{call.group}.{call.name}', 100)}: {call.outcome}")
         return answer
 
-    async def _call(self, group: str, name: str, arguments: str) -> Frame | bytes:
+    async def _call(self, call: _Call) -> Frame | bytes:
         try:
-            args = decode_as(arguments.encode(), Raw)  # goes into the request as it is
+            args = decode_as(call.arguments.encode(), Raw)  # goes into the request as it is
         except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
             return encode_error(INVALID_PARAMS, "the arguments are no JSON")
         view = self._view()
-        answer = await self._answer_request({"group": group, "name": name, "args": args}, CALL)
-        self._record_use(view, group, name)
+        answer = await self._answer_request({"group": call.group, "name": call.name, "args": args}, CALL, call)
+        self._record_use(view, call.group, call.name)
+        return answer
+
+    async def _go_on(self, call: _Call, retry: Raw, answers: Mapping[str, Raw]) -> Frame | bytes:
+        """Go on with a call at a server that has asked something, in another process."""
+        view = self._view()
+        params = {**wire.members(retry), **({"inputResponses": Raw(wire.encode(answers))} if answers else {})}
+        answer = await self._answer_params(Raw(wire.encode(params)), call)
+        self._record_use(view, call.group, call.name)
         return answer
 
     def _record_use(self, view: View, group: str, name: str) -> None:
@@ -155,10 +340,9 @@ class ScriptRun:
         tools = [(each, tool) for each in groups if (tool := _find_tool(each, name) or unlisted)]
         self._used_tools.update((each.name, tool) for each, tool in tools if view.has_tool(each.name, tool))
         marking = (each for each, _ in tools or [(each, "") for each in groups] if each.presentation.answers.marks)
-        if self._mark is None and (found := next(marking, None)) is not None:
-            self._mark = found.mark_text
+        self._marking = self._marking or next(marking, None)
 
-    async def list_tools(self, group: str, query: str = "") -> bytes:
+    async def list_tools(self, id: int, group: str, query: str = "") -> bytes:
         """Return the definitions of tools as JSON: those of a group, or of all groups, or those that fit a query.
 
         Of all groups, those are left out that cannot be reached; what the script prints says so.
@@ -180,20 +364,25 @@ class ScriptRun:
         async with self._places:
             return await self._answer_request(wanted, GET)
 
-    async def _answer_request(self, arguments: Mapping[str, object], name: str) -> Frame | bytes:
+    async def _answer_request(
+        self, arguments: Mapping[str, object], name: str, call: _Call | None = None
+    ) -> Frame | bytes:
         """Answer a request of the script like any other of its client; return an error as JSON for the script."""
-        params = Raw(wire.encode({"name": name, "arguments": arguments, **self._meta}))
+        return await self._answer_params(Raw(wire.encode({"name": name, "arguments": arguments, **self._meta})), call)
+
+    async def _answer_params(self, params: Raw, call: _Call | None) -> Frame | bytes:
         request = Request(
             "tools/call",
             params,
             self._request.client,
             self._view(),
-            self._channel,
+            self._channel if call is None else _CallChannel(self._channel, self._request, call, self._forget),
             self._request.id,
             parent=self._request,
+            plan=self._plan,
         )
         try:
-            return await self._send(request)
+            return await self._send(request, call)
         except DynamicMcpError as exc:
             return encode_error(exc.rpc_code, str(exc))
         except (wire.Malformed, StateRefused) as exc:
@@ -206,7 +395,7 @@ class ScriptRun:
         """Return what the client may see at this moment."""
         return self._context.view_for(self._request.client) if self._follows_view else self._request.view
 
-    async def _send(self, request: Request) -> Frame:
+    async def _send(self, request: Request, call: _Call | None) -> Frame:
         """Send a request; a server that asks for input gets the client's."""
         for _ in range(_MAX_ROUNDS):
             answer = await self._context.answer(request)
@@ -219,25 +408,33 @@ class ScriptRun:
                 raise DynamicMcpError(
                     f"the tool answered with a result of the type `{kind[:40]}`, not with its result"
                 )
-            request = structs.replace(request, params=await self._answer_questions(request, answer.result))
+            request = structs.replace(request, params=await self._answer_questions(request, answer.result, call))
         raise DynamicMcpError(f"the server asked for input more than {_MAX_ROUNDS} times")
 
-    async def _answer_questions(self, request: Request, result: Raw) -> Raw:
+    async def _answer_questions(self, request: Request, result: Raw, call: _Call | None) -> Raw:
         """Return the params to send again, with the client's answers to the questions of a result."""
         asked = wire.members(wire.member(result, "inputRequests") or wire.EMPTY_OBJECT)
-        frames = [
-            Frame(method=wire.text(wire.member(each, "method")) or "", params=wire.member(each, "params"))
-            for each in asked.values()
-        ]
-        answers = await asyncio.gather(*(request.ask(each, lambda status: None) for each in frames))
+        frames = {
+            key: Frame(method=wire.text(wire.member(each, "method")) or "", params=wire.member(each, "params"))
+            for key, each in asked.items()
+        }
+        params = {name: value for name, value in wire.members(request.params).items() if name not in RETRY_MEMBERS}
+        state = wire.member(result, "requestState")
+        params |= {"requestState": state} if len(state) else {}
+        if call is not None:
+            call.retry, call.asked = Raw(wire.encode(params)), frames
+        try:
+            answers = await asyncio.gather(*(request.ask(each, lambda status: None) for each in frames.values()))
+        finally:
+            if call is not None:
+                call.retry, call.asked = wire.ABSENT, {}
+                self._forget()
         for answer in answers:
             if len(answer.error):
                 why = wire.text(wire.member(answer.error, "message")) or "an error"
                 raise DynamicMcpError(f"the tool needs input, which the client refused: {why}")
-        params: dict[str, object] = dict(wire.members(request.params))
-        params["inputResponses"] = {key: answer.result for key, answer in zip(asked, answers, strict=True)}
-        state = wire.member(result, "requestState")
-        return Raw(wire.encode(params | ({"requestState": state} if len(state) else {})))
+        responses = {key: answer.result for key, answer in zip(frames, answers, strict=True)}
+        return Raw(wire.encode({**params, "inputResponses": responses}))
 
     # --- the answer ------------------------------------------------------------------------------------
 
@@ -262,7 +459,7 @@ class ScriptRun:
         return [f"printed:\n{self._printed}"] if self._printed else []
 
     def _fit(self, result: Raw) -> Frame:
-        mark = self._mark
+        mark = None if self._marking is None else self._marking.mark_text
         handling = _RESULT if mark is None else structs.replace(_RESULT, marks=True)
         if not results.can_pass_unchanged(result, handling):
             keep = self._context.results().own_keeper(self._request.client, mark, self._used_tools)
@@ -292,6 +489,58 @@ class _ScriptChannel(ForwardingChannel):
             body = {"progressToken": self._token, "progress": self._steps}
             params = Raw(wire.encode({**body, "message": message} if message else body))
             super().notify(Frame(method="notifications/progress", params=params))
+
+
+class _CallChannel(ForwardingChannel):
+    """The way of one call of a script to its client, which knows whether the call waits for an approval, unsent.
+
+    `on_change` is called before that changes.
+    """
+
+    def __init__(self, channel: _ScriptChannel, request: Request, call: _Call, on_change: Callable[[], None]) -> None:
+        super().__init__(request)
+        self._channel = channel
+        self._call = call
+        self._on_change = on_change
+
+    def notify(self, frame: Frame) -> None:
+        self._channel.notify(frame)
+
+    async def ask(self, frame: Frame, on_status: Callable[[Frame], None]) -> Frame:
+        if not isinstance(frame, OwnQuestion):
+            return await super().ask(frame, on_status)
+        self._call.is_unsent = True
+        try:
+            return await super().ask(frame, on_status)
+        finally:
+            self._call.is_unsent = False
+            self._on_change()
+
+
+def _to_kept(call: _Call, questions: Mapping[str, Frame]) -> KeptCall:
+    keys = {id(frame): key for key, frame in call.asked.items()}
+    return KeptCall(
+        call.id,
+        call.group,
+        call.name,
+        call.arguments,
+        call.outcome,
+        call.took_s,
+        is_unsent=call.is_unsent,
+        retry=bytes(call.retry),
+        questions={ours: keys[id(frame)] for ours, frame in questions.items() if id(frame) in keys},
+    )
+
+
+def _bind(request: Request, arguments: Raw) -> bytes:
+    """Return a digest of who calls and of what is called, which a retry shares."""
+    client, principal = request.client, request.principal
+    whole = [principal.issuer, principal.subject, client.only, client.profile, wire.value(arguments)]
+    return sha256(json.dumps(whole, sort_keys=True).encode()).digest()
+
+
+async def _return(result: bytes) -> bytes:
+    return result
 
 
 def _find_tool(group: GroupView, name: str) -> str:

@@ -1,35 +1,34 @@
 """Runs Python in Monty, an interpreter without files, network and environment, in a worker process for each script.
 
-This is the only module that knows Monty. Values cross its border as JSON, which a script's worker reads and writes
-within its own bounds of time and memory. A worker ends with its script. A script that waits for its calls for more
-than a moment gives its worker up: its state is kept here, and goes on in another one.
+Only this module and `workers.py` know Monty. Values cross the border as JSON, which a script's worker reads and
+writes within its own bounds of time and memory. A worker ends with its script. A script that waits for its calls for
+more than a moment gives its worker up: its state is kept here, and goes on in another one.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from typing import Any
 
 import msgspec
 import pydantic_monty as monty
-from msgspec import Raw
+from msgspec import Raw, Struct
 
-from dynamic_mcp.features.scripts.config import LONGEST_CPU_S, Scripts
+from dynamic_mcp.features.scripts.config import Scripts
+from dynamic_mcp.features.scripts.workers import Worker, WorkerPool
+from dynamic_mcp.system.clock import Clock
 from dynamic_mcp.system.decoding import decode_as
-from dynamic_mcp.upstream.process.child import watch_process
 
-# What a script can do besides computing, by names: each takes texts, and returns JSON.
+# What a script can do besides computing, by names: each takes the number of its call, and texts, and returns JSON.
 Functions = Mapping[str, Callable[..., Awaitable[bytes]]]
 
 # A script keeps its worker while it waits for its calls so long, and not as long if others wait for one.
 _PATIENCE_S, _SHORT_PATIENCE_S = 0.5, 0.01
 # The longest pause of one `sleep`.
 _LONGEST_SLEEP_S = 10.0
-# Reading a script, and other work of a worker that its own clock does not count.
-_GRACE_S = 5.0
+MOST_WAITING_BYTES = 256_000_000
+"""The bound on the states of all scripts that wait without a worker."""
 # How often a script may stop for something else than its calls, such as a pause or a name that is not there.
 _OTHER_STOPS = 1000
 _SLEEPS = ("system.async_sleep", "system.sleep")
@@ -74,77 +73,75 @@ class ScriptFailed(Exception):
 
 
 class Sandbox:
-    """The workers, at most as many as there are processors: one is started for each script, and ends with it."""
+    """Runs scripts, each in a worker while it computes."""
 
-    def __init__(self) -> None:
-        self._most = os.cpu_count() or 1
-        self._pool: monty.AsyncMonty | None = None
-        self._opening = asyncio.Lock()
-        self._users = 0  # that have a worker, or wait for one
+    def __init__(self, clock: Clock) -> None:
+        self._workers = WorkerPool(clock)
+        self._waiting: dict[Execution, int] = {}  # and the bytes of its state
 
-    async def run(
-        self, code: str, data: Raw, settings: Scripts, functions: Functions, on_print: Callable[[str], None]
-    ) -> bytes:
-        """Run a script, whose `input` is `data`, and return its result as JSON. Raises ScriptFailed.
+    async def run(self, execution: Execution, client: Hashable) -> bytes:
+        """Run a script of a client, and return its result as JSON. Raises ScriptFailed.
 
-        If this is cancelled, the worker is killed. `on_print` may be called in another thread.
+        If this is cancelled, the worker is killed.
         """
-        execution = _Execution(code, data, settings, functions, on_print, self._find_patience_s)
-        try:
-            while not execution.is_done:
-                async with self._worker(settings) as session:
-                    await execution.go_on(session)
-                await execution.wait()
-        except monty.MontyError as exc:
-            raise _explain(exc, settings) from exc
-        finally:
-            await execution.close()
-        return execution.result
-
-    async def close(self) -> None:
-        """Release the workers; no script runs any more."""
-        pool, self._pool = self._pool, None
-        if pool is not None:
-            await pool.__aexit__(None, None, None)
-
-    @contextlib.asynccontextmanager
-    async def _worker(self, settings: Scripts) -> AsyncIterator[monty.AsyncMontySession]:
+        settings = execution.settings
         limits: monty.ResourceLimits = {
             "max_turn_duration_secs": settings.cpu_s,
             "max_memory": settings.memory,
             "max_suspensions": _OTHER_STOPS + 3 * settings.calls,
         }
-        pool = await self._open_pool()
-        self._users += 1
         try:
-            with contextlib.ExitStack() as guard:  # ends after the worker
-                async with pool.checkout(limits=limits) as session:
-                    if session.worker_pid is not None:
-                        guard.enter_context(watch_process(session.worker_pid))
-                    yield session
+            while not execution.is_done:
+                async with self._workers.worker(limits, client) as worker:
+                    self._waiting.pop(execution, None)
+                    await self._go_on(execution, worker)
+                self._check_memory(execution)
+                await execution.wait()
+        except monty.MontyError as exc:
+            raise _explain(exc, settings) from exc
         finally:
-            self._users -= 1
+            self._waiting.pop(execution, None)
+            await execution.close()
+        return execution.result
+
+    async def close(self) -> None:
+        """End the workers; no script runs any more."""
+        await self._workers.close()
+
+    async def _go_on(self, execution: Execution, worker: Worker) -> None:
+        try:
+            await execution.go_on(worker.session, self._find_patience_s)
+        except monty.MontyCrashedError:
+            if execution.has_begun or not worker.is_spare:
+                raise  # else the worker has ended while it waited for a script, which gets another one
+
+    def _check_memory(self, execution: Execution) -> None:
+        if execution.is_done or not execution.state:
+            return
+        self._waiting[execution] = len(execution.state)
+        if sum(self._waiting.values()) > MOST_WAITING_BYTES:
+            most = f"{MOST_WAITING_BYTES / 1_000_000:g} MB"
+            raise ScriptFailed(f"the scripts that wait need more than {most} together; run it again later")
 
     def _find_patience_s(self) -> float:
         """Return how long a script may keep its worker while it waits for its calls."""
-        return _PATIENCE_S if self._users <= self._most else _SHORT_PATIENCE_S
-
-    async def _open_pool(self) -> monty.AsyncMonty:
-        async with self._opening:
-            if self._pool is None:
-                pool = monty.AsyncMonty(
-                    min_processes=0,
-                    max_processes=self._most,
-                    max_checkouts_per_worker=1,  # so that no script finds what another one has left
-                    request_timeout=LONGEST_CPU_S + _GRACE_S,
-                )
-                await pool.__aenter__()
-                self._pool = pool
-            return self._pool
+        return _SHORT_PATIENCE_S if self._workers.has_waiting else _PATIENCE_S
 
 
-class _Execution:
-    """One script in progress: its state while it has no worker, and the calls that it has begun."""
+class Pending(Struct):
+    """What a script has called and has not been given the result of: a function with its texts, or a pause in s."""
+
+    function: str
+    args: tuple[str, ...]
+    pause_s: float = 0.0
+
+
+class Execution:
+    """One script in progress: its state while it has no worker, and the calls that it has begun.
+
+    `functions` take the number of a call before their texts. `on_resume` is called before a script without a worker
+    goes on; `on_print` may be called in another thread.
+    """
 
     def __init__(
         self,
@@ -153,21 +150,47 @@ class _Execution:
         settings: Scripts,
         functions: Functions,
         on_print: Callable[[str], None],
-        find_patience_s: Callable[[], float],
+        on_resume: Callable[[], None] = lambda: None,
     ) -> None:
-        self.is_done = False
+        self.settings = settings
+        self.is_done = self.has_begun = False
         self.result = b""
+        self.state = b""
+        self.pending: dict[int, Pending] = {}
         self._code = code
         self._input = bytes(data).decode()
         self._functions = functions
         self._on_print = on_print
-        self._find_patience_s = find_patience_s
-        self._state: bytes | None = None
-        self._calls: dict[int, asyncio.Task[Any]] = {}  # Any: what a function of the script returns
+        self._on_resume = on_resume
+        self._tasks: dict[int, asyncio.Task[Any]] = {}  # Any: what a function of the script returns
         self._awaited: list[asyncio.Task[Any]] = []
+        self._is_in_haste = asyncio.Event()
+        self._is_suspended = asyncio.Event()
 
-    async def go_on(self, session: monty.AsyncMontySession) -> None:
+    def restore(self, state: bytes, pending: Mapping[int, Pending], work: Mapping[int, Awaitable[bytes]]) -> None:
+        """Go on from a state of another process with these calls; those without their `work` are made again."""
+        self.state = state
+        for id, call in pending.items():
+            self._begin(id, call, work.get(id))
+
+    async def suspend(self) -> bool:
+        """Have the script give its worker up when it next waits; return whether it has, and is not done before."""
+        self._is_in_haste.set()
+        await self._is_suspended.wait()
+        return not self.is_done
+
+    def result_of(self, id: int) -> str | None:
+        """Return the result of a pending call that is done."""
+        task = self._tasks[id]
+        is_done = task.done() and not task.cancelled() and task.exception() is None
+        return str(task.result()) if is_done and self.pending[id].function else None
+
+    async def go_on(self, session: monty.AsyncMontySession, find_patience_s: Callable[[], float]) -> None:
         """Run until the script is done, or has waited for a while. Raises MontyError and ScriptFailed."""
+        self._is_suspended.clear()
+        self._is_in_haste.clear()
+        if self.state:
+            self._on_resume()
         stop = await self._start(session)
         while not isinstance(stop, monty.MontyComplete):
             match stop:
@@ -176,9 +199,9 @@ class _Execution:
                 case monty.AsyncNameLookupSnapshot():
                     stop = await stop.resume()
                 case monty.AsyncFutureSnapshot():
-                    self._awaited = [self._calls[id] for id in stop.pending_call_ids]
-                    if not await self._is_any_done():
-                        self._state = await session.dump()
+                    self._awaited = [self._tasks[id] for id in stop.pending_call_ids]
+                    if not await self._is_any_done(find_patience_s()):
+                        self.state = await session.dump()
                         return
                     stop = await stop.resume(self._take_results(stop.pending_call_ids))
         self.result = await _encode(session, stop.output)
@@ -186,24 +209,32 @@ class _Execution:
 
     async def wait(self) -> None:
         """Wait for one of the calls that the script waits for, without a worker."""
-        if not self.is_done:
+        if self.state:
+            self._is_suspended.set()
+        if self._awaited and not self.is_done:
             await asyncio.wait(self._awaited, return_when=asyncio.FIRST_COMPLETED)
 
     async def close(self) -> None:
         """Cancel all calls that are left, and wait until they have ended."""
-        left = list(self._calls.values())
+        self.is_done = True
+        self._is_suspended.set()
+        left = list(self._tasks.values())
         for task in left:
             task.cancel()
         if left:
             await asyncio.wait(left)
 
     async def _start(self, session: monty.AsyncMontySession) -> monty.AsyncSnapshot:
-        if self._state is not None:
-            return await session.load_snapshot(self._state, print_callback=self._print)
+        self.has_begun = False
+        if self.state:
+            stop = await session.load_snapshot(self.state, print_callback=self._print)
+            self.has_begun = True
+            return stop
         try:
             await session.feed_run(_PRELUDE, inputs={"_input": self._input})
         except monty.MontyRuntimeError as exc:
             raise ScriptFailed(f"the input cannot be read: {exc.display('msg')}") from exc
+        self.has_begun = True
         return await session.feed_start(self._code, print_callback=self._print)
 
     async def _answer(self, stop: monty.AsyncFunctionSnapshot) -> monty.AsyncSnapshot:
@@ -211,14 +242,13 @@ class _Execution:
         if stop.is_os_function:
             if stop.function_name not in _SLEEPS:
                 return await stop.resume_not_handled()
-            pause = asyncio.sleep(_pause_s(stop.args))
+            pause_s = _read_pause_s(stop.args)
             if stop.function_name == "system.sleep":
-                await pause
+                await asyncio.sleep(pause_s)
                 return await stop.resume({"return_value": None})
-            self._calls[stop.call_id] = asyncio.create_task(pause)
+            self._begin(stop.call_id, Pending("", (), pause_s))
             return await stop.resume({"future": ...})
-        function = self._functions.get(stop.function_name)
-        if function is None:
+        if stop.function_name not in self._functions:
             return await stop.resume(
                 {"exc_type": "NameError", "message": f"name '{stop.function_name}' is not defined"}
             )
@@ -227,30 +257,42 @@ class _Execution:
                 {"exc_type": "TypeError", "message": "the names of a group and a tool are texts"}
             )
         try:
-            answer = function(*stop.args)
+            self._begin(stop.call_id, Pending(stop.function_name, stop.args))
         except TypeError:
             message = f"{stop.function_name}() got a wrong number of arguments"
             return await stop.resume({"exc_type": "TypeError", "message": message})
-        self._calls[stop.call_id] = asyncio.create_task(_as_text(answer))
         return await stop.resume({"future": ...})
 
-    async def _is_any_done(self) -> bool:
+    def _begin(self, id: int, call: Pending, work: Awaitable[bytes] | None = None) -> None:
+        """Begin a call or a pause. Raises TypeError for a wrong number of arguments."""
+        if call.function:
+            text = _as_text(work or self._functions[call.function](id, *call.args))
+        else:
+            text = asyncio.sleep(call.pause_s, None)
+        self.pending[id] = call
+        self._tasks[id] = asyncio.create_task(text)
+
+    async def _is_any_done(self, patience_s: float) -> bool:
         if not self._awaited:
             raise ScriptFailed("the script waits for nothing")
-        done, _ = await asyncio.wait(
-            self._awaited, timeout=self._find_patience_s(), return_when=asyncio.FIRST_COMPLETED
-        )
-        return bool(done)
+        haste = asyncio.ensure_future(self._is_in_haste.wait())
+        try:
+            await asyncio.wait([*self._awaited, haste], timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            haste.cancel()
+        return any(task.done() for task in self._awaited)
 
     def _take_results(self, ids: Iterable[int]) -> dict[int, monty.ExternalSettledResult]:
-        done = [id for id in ids if self._calls[id].done()]
-        return {id: {"return_value": self._calls.pop(id).result()} for id in done}
+        done = [id for id in ids if self._tasks[id].done()]
+        for id in done:
+            del self.pending[id]
+        return {id: {"return_value": self._tasks.pop(id).result()} for id in done}
 
     def _print(self, stream: str, text: str) -> None:
         self._on_print(text)
 
 
-async def _as_text(answer: Awaitable[bytes]) -> str:
+async def _as_text(answer: Awaitable[bytes]) -> str | None:
     return (await answer).decode()
 
 
@@ -270,7 +312,7 @@ async def _encode(session: monty.AsyncMontySession, output: object) -> bytes:
     return data
 
 
-def _pause_s(args: tuple[Any, ...]) -> float:  # Any: what the script has passed
+def _read_pause_s(args: tuple[Any, ...]) -> float:  # Any: what the script has passed
     seconds = args[0] if args else 0
     return min(max(float(seconds), 0.0), _LONGEST_SLEEP_S) if isinstance(seconds, int | float) else 0.0
 

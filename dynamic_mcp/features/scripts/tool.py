@@ -16,11 +16,13 @@ from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.known_clients import find_known
 from dynamic_mcp.proxy.own_tools import OwnTool, OwnToolContext
 from dynamic_mcp.proxy.request import Request
+from dynamic_mcp.proxy.request_state import find_kept
 from dynamic_mcp.proxy.view import View
 from dynamic_mcp.tools.meta_tools import GET, own_arguments
 
 if TYPE_CHECKING:  # loaded with the first script
     from dynamic_mcp.features.scripts.sandbox import Sandbox
+    from dynamic_mcp.features.scripts.suspended import SuspendedScripts
 
 NAME = "run_dynamic_script"
 
@@ -38,6 +40,7 @@ class ScriptTool(OwnTool):
         self._settings, self._is_on = Scripts(), False
         self._definition = Raw()
         self._sandbox: Sandbox | None = None
+        self._suspended: SuspendedScripts | None = None
 
     def apply(self, config: Config) -> None:
         """Run scripts as this config says from now on; scripts in progress go on as they began."""
@@ -64,7 +67,7 @@ class ScriptTool(OwnTool):
         return known is None or not known.runs_scripts
 
     async def answer(self, request: Request, params: Mapping[str, Raw]) -> Frame:
-        """Run a script. Raises InvalidArguments and DynamicMcpError where it does not begin."""
+        """Run a script, or go on with one. Raises InvalidArguments, DynamicMcpError and StateRefused."""
         if request.parent is not None:
             raise DynamicMcpError("a script cannot run scripts")
         arguments = own_arguments(params)
@@ -78,19 +81,32 @@ class ScriptTool(OwnTool):
             )
         from dynamic_mcp.features.scripts.run import ScriptRun
 
-        run = ScriptRun(self._context, request, params, self._settings)
-        return await run.answer(self._find_sandbox(), code, arguments.get("input", wire.NULL))
+        run = ScriptRun(self._context, request, params, self._settings, self._find_suspended())
+        if "requestState" not in params:
+            return await run.answer(self._find_sandbox())
+        name = find_kept(wire.text(params["requestState"]) or "")
+        responses = wire.members(params.get("inputResponses", wire.EMPTY_OBJECT))
+        return await run.resume(self._find_sandbox(), name, responses)
 
     async def close(self) -> None:
         """End the workers."""
         if self._sandbox is not None:
             await self._sandbox.close()
+        if self._suspended is not None:
+            self._suspended.close()
+
+    def _find_suspended(self) -> SuspendedScripts | None:
+        if self._suspended is None and self._context.state_folder is not None:
+            from dynamic_mcp.features.scripts.suspended import FOLDER, SuspendedScripts
+
+            self._suspended = SuspendedScripts(self._context.state_folder / FOLDER)
+        return self._suspended
 
     def _find_sandbox(self) -> Sandbox:
         if self._sandbox is None:
             from dynamic_mcp.features.scripts.sandbox import Sandbox
 
-            self._sandbox = Sandbox()
+            self._sandbox = Sandbox(self._context.clock)
         return self._sandbox
 
 

@@ -28,13 +28,19 @@ TOOL_FAILED = 0
 class Contents:
     """What the tools of one script have returned that is no text, by the handles that the script has."""
 
-    def __init__(self) -> None:
-        self._prefix = f"content-{secrets.token_hex(_TOKEN_BYTES)}-"  # no server can write one in its results
-        self._blocks: dict[str, Raw] = {}
+    def __init__(self, prefix: str = "", blocks: Mapping[str, bytes] | None = None) -> None:
+        # no server can write one in its results
+        self.prefix = prefix or f"content-{secrets.token_hex(_TOKEN_BYTES)}-"
+        self._blocks = {handle: Raw(block) for handle, block in (blocks or {}).items()}
+
+    @property
+    def blocks(self) -> dict[str, bytes]:
+        """What is kept, by its handles."""
+        return {handle: bytes(block) for handle, block in self._blocks.items()}
 
     def keep(self, block: Raw, data: str, media_type: Raw | None, kind: str) -> bytes:
         """Keep a block of content; return the value that stands for it, as JSON."""
-        handle = f"{self._prefix}{len(self._blocks) + 1}"
+        handle = f"{self.prefix}{len(self._blocks) + 1}"
         self._blocks[handle] = block
         size = len(data) * 3 // 4 - data[-2:].count("=")
         return wire.encode({"type": kind, "mimeType": wire.text(media_type), "size": size, "handle": handle})
@@ -43,7 +49,7 @@ class Contents:
         """Return the blocks whose handles are in a value."""
         if not self._blocks:
             return []
-        found = re.findall(re.escape(self._prefix.encode()) + rb"[0-9]+", value)
+        found = re.findall(re.escape(self.prefix.encode()) + rb"[0-9]+", value)
         return [self._blocks[name] for each in dict.fromkeys(found) if (name := each.decode()) in self._blocks]
 
 

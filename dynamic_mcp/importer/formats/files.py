@@ -1,4 +1,4 @@
-"""Users' files: read whole, and replaced whole or not at all, keeping mode, owner and symbolic link."""
+"""Users' files: read whole, and replaced whole or not at all, keeping mode, access list, owner and symbolic link."""
 
 from __future__ import annotations
 
@@ -75,6 +75,7 @@ def _replace(target: Path, data: bytes, *, is_private: bool) -> None:
     written = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as file:
+            _copy_access(written, target, is_private=is_private)
             file.write(data)
             file.flush()
             _copy_attributes(written, target, is_private=is_private)
@@ -83,6 +84,17 @@ def _replace(target: Path, data: bytes, *, is_private: bool) -> None:
     except BaseException:
         written.unlink(missing_ok=True)
         raise
+
+
+def _copy_access(written: Path, target: Path, *, is_private: bool) -> None:
+    """Let those use the new file on Windows who could use the one that it replaces, where its mode says nothing."""
+    from dynamic_mcp.system import acl
+
+    with contextlib.suppress(OSError):  # a file system without access control lists
+        if is_private:
+            acl.make_private(written)
+        elif target.exists():
+            acl.copy_access(target, written)
 
 
 def _copy_attributes(written: Path, target: Path, *, is_private: bool) -> None:

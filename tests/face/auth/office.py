@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import httpx2
+from msgspec import structs
 
 from dynamic_mcp.config.addresses import TcpAddress
 from dynamic_mcp.config.auth import BearerAuth, Forwarded, NamedToken, Provider
@@ -43,14 +44,14 @@ class Office:
             catalog_store=CatalogStore(folder / "catalogs"),
         )
         self.service = HttpService(self.proxy)
-        self._folder = folder
+        self._config = structs.replace(config_of(*config.values()), file=folder / "dynamic-mcp.json")
         self._port = port
 
     async def serve(self, *auth: Provider, is_public: bool = True) -> None:
         """Listen, for clients who say who they are in these ways."""
         public_url = f"{self.url}/mcp" if is_public else None
         http = Http(listen=TcpAddress("127.0.0.1", self._port), public_url=public_url, auth=auth)
-        await self.service.serve(http, self._folder / "dynamic-mcp.json", max_body_bytes=1 << 20)
+        await self.service.serve(http, self._config)
 
     async def close(self) -> None:
         """End everything."""

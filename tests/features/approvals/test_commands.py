@@ -332,6 +332,15 @@ async def test_always_prints_the_change_and_writes_nothing(
     assert cli.config.read_bytes() == before
 
 
+async def test_always_names_the_rules_about_what_a_script_runs(cli: CliRunner, state: Path) -> None:
+    cli.configure({"files": {"command": "true"}})
+    pending = waiting(kind="script", name="run_dynamic_script", rule="roles.dev[0]", config=str(cli.config))
+    async with running(state / "approvals", pending):
+        done = await run(cli, "allow", "7F3K2M", "--yes", "--always")
+    assert done.out == ""
+    assert "change `roles.dev[0]`" in done.err
+
+
 async def test_always_drops_the_globs_that_ask_for_the_tool_and_no_others(cli: CliRunner, state: Path) -> None:
     cli.configure({"files": {"command": "true", "approve": ["\uff44elete_*", "[d]elete_*", "move_*"]}})
     pending = waiting(rule="mcpServers.files.approve", config=str(cli.config))

@@ -14,8 +14,10 @@ from dynamic_mcp.features.metrics import definitions
 from dynamic_mcp.features.metrics.families import Definition, MetricKind
 
 ROOT = Path(__file__).parents[3]
-DASHBOARD: Mapping[str, Any] = json.loads((ROOT / "examples" / "grafana-dashboard.json").read_text())  # Any: JSON
-PAGE = (ROOT / "docs" / "metrics.md").read_text()
+DASHBOARD: Mapping[str, Any] = json.loads(
+    (ROOT / "examples" / "grafana-dashboard.json").read_text(encoding="utf-8")
+)  # Any: JSON
+PAGE = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
 # What no panel is about.
 NOT_SHOWN = {definitions.VIRTUAL_MEMORY.name}
 # What Prometheus and Grafana have besides.

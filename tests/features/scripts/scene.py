@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from dynamic_mcp.config.resolved import Share
@@ -13,6 +14,7 @@ from dynamic_mcp.features.scripts.config import Scripts
 from dynamic_mcp.proxy.chain import MakeStep
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.system.clock import Clock
+from dynamic_mcp.upstream.open import OpenLink
 from tests.fakes import Client, FakeUpstream, Json, Opener, config_of, group_config
 
 P = ParamSpec("P")
@@ -61,7 +63,10 @@ class ScriptClient(Client):
 
 
 class Scene:
-    """A proxy in front of the servers `up` and `other`; `answer` answers the calls of both."""
+    """A proxy in front of the servers `up` and `other`, of whose config `group` has members.
+
+    `answer` answers the calls of both.
+    """
 
     def __init__(
         self,
@@ -70,15 +75,22 @@ class Scene:
         scripts: Scripts | None = None,
         steps: Mapping[str, MakeStep] | None = None,
         clock: Clock | None = None,
+        state_folder: Path | None = None,
+        opener: OpenLink | None = None,
+        group: Mapping[str, Any] | None = None,
         **changes: Any,
     ) -> None:
         answers: Mapping[str, Json] = {} if answer is None else {"tools/call": answer}
         self.upstream = FakeUpstream(answers, tools=("echo", "hidden"))
         self.other = FakeUpstream(answers, tools=("echo",))
-        self.groups = [group_config(name, share=Share.ALL) for name in ("up", "other")]
+        self.groups = [group_config(name, share=Share.ALL, **(group or {})) for name in ("up", "other")]
         self.config = config_of(*self.groups, scripts=scripts or Scripts(), **changes)
         self.proxy = Proxy(
-            self.config, opener=Opener(up=[self.upstream], other=[self.other]), steps=steps, clock=clock
+            self.config,
+            opener=opener or Opener(up=[self.upstream], other=[self.other]),
+            steps=steps,
+            clock=clock,
+            state_folder=state_folder,
         )
 
     async def client(self, **options: Any) -> ScriptClient:

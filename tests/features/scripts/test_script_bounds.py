@@ -10,9 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from dynamic_mcp.config.resolved import Timeouts
+from dynamic_mcp.features.scripts import sandbox
 from dynamic_mcp.features.scripts.config import Scripts
-from tests.fakes import FakeClock, text_of
-from tests.features.scripts.scene import echo, patiently, scripting, text
+from dynamic_mcp.features.scripts.workers import SPARE_FOR_S, WorkerPool
+from dynamic_mcp.system.clock import LoopClock
+from tests.fakes import FakeClock, Json, text_of
+from tests.features.scripts.scene import SLOW_S, echo, patiently, scripting, text
 
 QUICK = Scripts(cpu_s=0.3, calls=10)
 
@@ -180,6 +184,46 @@ async def test_there_is_no_way_out(code: str) -> None:
         await client.failure(code)
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        'return "{0.__globals__}".format(call)',
+        'return f"{call.__globals__}"',
+        "return (lambda: 0).__code__.co_consts",
+        "async def f(): pass\nreturn f().cr_frame.f_globals",
+        "return (each for each in []).gi_frame",
+        "try:\n    1 / 0\nexcept ZeroDivisionError as error:\n    return error.__traceback__.tb_frame",
+        "return type('X', (object,), {})()",
+        "return object.__getattribute__(call, '__globals__')",
+        "return vars(call)",
+        "import builtins\nreturn builtins.open('/etc/passwd').read()",
+        "import importlib\nreturn importlib.import_module('os').environ",
+        "from os import environ\nreturn environ['PATH']",
+        "import os\nreturn os.getenv('PATH') or 1 / 0",
+        "from pathlib import Path\nreturn Path('/../../etc/passwd').read_text()",
+        "from pathlib import Path\nreturn Path('/proc/self/environ').read_bytes()",
+        'from pathlib import Path\nreturn Path("/etc/passwd\\0.txt").read_text()',
+        "import os\nreturn os.symlink('/', '/x')",
+        "import os\nreturn os.fork()",
+        "import time\nreturn time.__loader__",
+        "await _call.__call__('up', 'echo', '{}')",
+        "return _read.__globals__",
+        "return details.__closure__",
+    ],
+)
+async def test_no_other_way_is_known_either(code: str) -> None:
+    async with scripting() as (scene, client):
+        said = await client.failure(code)
+        assert "root:" not in said
+        assert os.environ["PATH"] not in said
+        assert scene.upstream.heard("tools/call") == []
+
+
+async def test_a_value_that_contains_itself_ends() -> None:
+    async with scripting() as (_, client):
+        assert await client.value("x = []\nx.append(x)\nreturn x") == ["[...]"]
+
+
 async def test_no_file_is_written(tmp_path: Path) -> None:
     async with scripting() as (_, client):
         await client.failure('open(input, "w").write("x")', str(tmp_path / "here"))
@@ -286,7 +330,66 @@ async def test_no_worker_outlives_its_script() -> None:
         assert len(workers()) == 1
         scene.upstream.say({"jsonrpc": "2.0", "id": question["id"], "result": text("7")})
         assert await running == 7
-        assert not workers()
+        assert len(workers()) <= 1  # the next one
+
+
+async def see_workers(count: int) -> None:
+    """Wait until there are so many workers."""
+    async with asyncio.timeout(SLOW_S):
+        while len(workers()) != count:  # noqa: ASYNC110 - a process raises no event
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="only Linux shows processes in /proc")
+async def test_a_worker_is_ready_for_the_next_script_and_ends_after_a_minute_without_one() -> None:
+    clock = FakeClock()
+    async with scripting(clock=clock) as (_, client):
+        assert await client.value("return 1") == 1
+        await see_workers(1)
+        await clock.pass_(SPARE_FOR_S)
+        await see_workers(0)
+        assert await client.value("return 2") == 2
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="only Linux shows processes in /proc")
+async def test_a_worker_that_was_killed_before_it_had_a_script_fails_none() -> None:
+    async with scripting() as (_, client):
+        assert await client.value("return 1") == 1
+        await see_workers(1)
+        os.kill(workers()[0], signal.SIGKILL)
+        assert await client.value("return 2") == 2
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="only Linux shows processes in /proc")
+@pytest.mark.parametrize(
+    ("code", "is_waiting"),
+    [
+        ("while True: pass", False),
+        ('print("begun")\nwhile True: pass', False),
+        ('await call("up", "echo")', True),
+        ('import asyncio\nawait asyncio.gather(*[call("up", "echo") for n in range(3)])', True),
+        ('try:\n    await call("up", "echo")\nfinally:\n    await call("up", "echo")', True),
+    ],
+)
+async def test_a_worker_that_is_killed_anywhere_ends_its_script_and_leaves_nothing(
+    code: str, *, is_waiting: bool
+) -> None:
+    async with scripting(scripts=Scripts(cpu_s=20)) as (scene, client):
+        running = asyncio.create_task(client.failure(code))
+        if is_waiting:
+            await patiently(scene.upstream.hears, "tools/call")
+        async with asyncio.timeout(SLOW_S):
+            while not running.done():
+                for pid in workers():
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                for question in scene.upstream.heard("tools/call"):
+                    scene.upstream.say({"jsonrpc": "2.0", "id": question["id"], "result": text("1")})
+                await asyncio.sleep(0.02)
+        said = await running
+        assert "the process that ran the script has ended unexpectedly" in said
+        assert ("up.echo" in said) is is_waiting
+        assert await client.value("return 1") == 1
 
 
 async def test_scripts_that_wait_do_not_keep_others_from_running() -> None:
@@ -299,3 +402,61 @@ async def test_scripts_that_wait_do_not_keep_others_from_running() -> None:
         for number, question in enumerate(scene.upstream.heard("tools/call")):
             scene.upstream.say({"jsonrpc": "2.0", "id": question["id"], "result": text(str(number))})
         assert sorted(number for number, _ in await asyncio.gather(*waiting)) == [*range(count)]
+
+
+async def test_scripts_that_wait_have_a_bound_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox, "MOST_WAITING_BYTES", 200_000)
+    async with scripting() as (scene, client):
+        code = 'kept = "x" * input\nawait call("up", "echo")\nreturn len(kept)'
+        small = asyncio.create_task(client.value(code, 10))
+        await patiently(scene.upstream.hears, "tools/call")
+        said = await client.failure(code, 300_000)
+        assert "the scripts that wait need more than 0.2 MB together" in said
+        assert "- up.echo: it was cancelled, and may have run" in said
+        question = scene.upstream.heard("tools/call")[0]
+        scene.upstream.say({"jsonrpc": "2.0", "id": question["id"], "result": text("1")})
+        assert await small == 10
+
+
+async def test_clients_take_turns_for_workers() -> None:
+    order: list[str] = []
+    is_first_in, others_wait = asyncio.Event(), asyncio.Event()
+
+    async def work(client: str) -> None:
+        async with pool.worker({}, client) as worker:
+            order.append(client)
+            assert await worker.session.feed_run("1 + 1") == 2
+            is_first_in.set()
+            await others_wait.wait()
+
+    pool = WorkerPool(LoopClock(), most=1)
+    try:
+        async with asyncio.timeout(SLOW_S), asyncio.TaskGroup() as tasks:
+            tasks.create_task(work("many"))
+            await is_first_in.wait()
+            for client in ("many", "many", "many", "few"):
+                tasks.create_task(work(client))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            others_wait.set()
+    finally:
+        await pool.close()
+    assert order == ["many", "many", "few", "many", "many"]
+
+
+@pytest.mark.full
+async def test_two_hundred_scripts_that_wait_each_get_their_own_answers() -> None:
+    def number_of(question: Json) -> int:
+        number: int = question["params"]["arguments"]["n"]
+        return number
+
+    patient = Timeouts(connect_s=5, tools_s=100, resources_s=5, prompts_s=5)
+    async with scripting(group={"timeouts": patient, "concurrency": 200}) as (scene, client):
+        code = 'return [input, await call("up", "echo", {"n": input})]'
+        waiting = [asyncio.create_task(client.value(code, number)) for number in range(200)]
+        await patiently(scene.upstream.hears, "tools/call", 200)
+        assert await client.value("return 1") == 1
+        for question in scene.upstream.heard("tools/call"):
+            answer = text(number_of(question))
+            scene.upstream.say({"jsonrpc": "2.0", "id": question["id"], "result": answer})
+        assert await asyncio.gather(*waiting) == [[number, number] for number in range(200)]

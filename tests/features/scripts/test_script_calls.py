@@ -317,7 +317,7 @@ async def test_a_legacy_client_is_asked_in_the_middle_of_a_script() -> None:
     client = ScriptClient(scene.proxy, bound_s=30)
     try:
         await client.initialize(capabilities={"elicitation": {"form": {}}})
-        running = asyncio.create_task(client.value(ECHO))
+        running = asyncio.create_task(client.value('name = "echo"\nreturn await call("up", name, {"n": 1})'))
         question = await client.hears("elicitation/create")
         assert "`echo`" in question["params"]["message"]
         await clock.pass_(READ_S)

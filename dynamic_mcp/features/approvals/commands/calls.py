@@ -16,11 +16,13 @@ from dynamic_mcp.cli.agreement import require_person
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.config import jsonc
+from dynamic_mcp.config.location import config_key
 from dynamic_mcp.config.old_names import Renaming
 from dynamic_mcp.errors import ConfigError, DynamicMcpError, InvalidArguments, NotFound, closest
 from dynamic_mcp.features.approvals.client import ApprovalClient
 from dynamic_mcp.features.approvals.commands import view
 from dynamic_mcp.features.approvals.store import (
+    SCRIPT,
     ApprovalAnswer,
     ApprovalDecision,
     QueuedApproval,
@@ -109,7 +111,7 @@ def find(typed: str) -> QueuedApproval:
 def of_config(context: Invocation, waiting: list[QueuedApproval]) -> list[QueuedApproval]:
     """Return the calls of proxies that serve the config of the command line, if it names one."""
     config = context.explicit_path()
-    return [each for each in waiting if config is None or each.config == str(config)]
+    return [each for each in waiting if config is None or config_key(each.config) == config_key(config)]
 
 
 def send(context: Invocation, pending: QueuedApproval, decision: ApprovalDecision) -> None:
@@ -233,6 +235,9 @@ def print_rule(out: Output, pending: QueuedApproval) -> None:
 
     A rule that asks wins over one that allows, so it is the one to change.
     """
+    if pending.kind == SCRIPT:
+        out.say(f"a script is no tool; to stop asking about those that it runs, change `{pending.rule}`")
+        return
     document = _read_document(pending.config)
     found = _without_approve(document, pending) or _without_rule(document, pending)
     if found is None:

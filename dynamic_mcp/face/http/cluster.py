@@ -1,0 +1,76 @@
+"""The interface between the HTTP face of a replica and the other replicas of its service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from msgspec import Struct
+
+from dynamic_mcp.face.http.arrival import Arrival
+from dynamic_mcp.face.http.exchange import BodyReceiver, RequestHead, Response
+from dynamic_mcp.identity import Authentication
+
+# Other replicas send requests below this path.
+PEER_PATH = b"/cluster"
+
+
+class PeerAuthentication(Authentication, frozen=True):
+    """The sender of a request as another replica has found out, which looks after its validity."""
+
+
+class PeerRequest(Struct, frozen=True):
+    """A request that another replica has passed on: the head that its client sent, with the client's address."""
+
+    head: RequestHead
+    authentication: PeerAuthentication
+
+
+class ReplicaStatus(Struct, frozen=True):
+    """What a replica says of the others: its own name, those it knows, and how many addresses do not answer.
+
+    `forwarded` is how many requests it has passed on.
+    """
+
+    name: str
+    replicas: tuple[str, ...]
+    unreachable: int
+    forwarded: int
+
+
+class ReplicaSet(Protocol):
+    """The replicas of a service, of which this process is one."""
+
+    def make_session_id(self, arrival: Arrival, *, is_old: bool) -> str:
+        """Return the id of a new session of this replica; `is_old` is one of the transport of 2024-11-05."""
+        ...
+
+    def forward(self, arrival: Arrival, session_id: bytes, *, is_old: bool = False) -> BodyReceiver | None:
+        """Return what passes a request on to the replica of its session; None if no other replica has the session."""
+        ...
+
+    def watch(self, arrival: Arrival, receiver: BodyReceiver) -> BodyReceiver:
+        """Return what takes a request of a modern client, and passes the retry of a call on to where that waits."""
+        ...
+
+    def receive(self, head: RequestHead) -> PeerRequest | Response:
+        """Read a request below `PEER_PATH`, or return the answer to it: to a question of a peer, or a refusal."""
+        ...
+
+    def describe(self) -> ReplicaStatus: ...
+
+    def tick(self, is_valid: Callable[[Authentication], bool]) -> None:
+        """End streams whose client's credential is no longer valid, and requests to a replica that hangs."""
+        ...
+
+    async def drain(self, within_s: float) -> None:
+        """Let calls that were passed on finish within a bound, then end the rest."""
+        ...
+
+    async def open(self) -> None:
+        """Look for the other replicas, without waiting for them."""
+        ...
+
+    async def close(self) -> None:
+        """End everything that is passed on."""
+        ...

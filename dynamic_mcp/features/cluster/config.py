@@ -1,0 +1,110 @@
+"""The other replicas of this service: `settings.cluster`, with the variables in it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+from msgspec.structs import replace
+
+from dynamic_mcp.config.flaws import FlawError
+from dynamic_mcp.config.section import Private, Section, Value
+from dynamic_mcp.config.substitute import Substitution, Surroundings
+from dynamic_mcp.config.types import Text, check_literal_url
+
+_AT = ("settings", "cluster")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}")
+_SHORTEST_KEY = 32
+# Before a URL whose host has an address for each replica.
+DNS = "dns+"
+
+
+def _parse_peers(written: object) -> tuple[str, ...]:
+    peers = [written] if isinstance(written, str) else written
+    if not isinstance(peers, list) or not peers or not all(isinstance(each, str) and each for each in peers):
+        raise FlawError(
+            "must be a URL, or a list of URLs", hint='write `"dns+http://service:8080"`, or a URL for each'
+        )
+    for each in peers:
+        check_literal_url(each.removeprefix(DNS))
+    return tuple(peers)
+
+
+Peers = Annotated[
+    tuple[str, ...],
+    Value(
+        _parse_peers,
+        schema={
+            "anyOf": [
+                {"type": "string", "minLength": 1},
+                {"type": "array", "minItems": 1, "items": {"type": "string", "minLength": 1}},
+            ]
+        },
+        type_name="a URL, or a list of URLs",
+    ),
+]
+
+
+class Cluster(Section, Private, frozen=True):
+    """The replicas of one service over HTTP. The id of each session names its replica."""
+
+    shown: ClassVar = ("name", "peers")
+    peers: Annotated[
+        Peers,
+        "Where the replicas are: their URLs, or `dns+http://HOST:PORT` with a host name that has the address of each"
+        " one. This replica may be among them.",
+    ]
+    keys: Annotated[
+        tuple[Text, ...],
+        "Secrets that all replicas share, 32 characters at least. The first one signs, all verify. Write"
+        " `${VARIABLE}`, not the key itself.",
+    ]
+    name: Annotated[
+        str | None,
+        "The name of this replica, which no other has: letters, digits and `-`. Default: the host name.",
+    ] = None
+
+    def __post_init__(self) -> None:
+        if not self.keys:
+            raise FlawError("`keys` must not be empty")
+
+    @property
+    def replica(self) -> str:
+        """The name of this replica."""
+        assert self.name is not None, "`resolve` sets it"
+        return self.name
+
+
+def resolve(
+    section: Cluster, file: Path, surroundings: Surroundings, *, authenticates: bool
+) -> tuple[Cluster | None, list[str]]:
+    """Return the settings with their variables, and warnings; None if they cannot be used, as in every workspace."""
+    if surroundings.working_directory is not None:
+        return None, []
+    texts = Substitution(surroundings.all_variables())
+    keys = [texts.fill_secret((*_AT, "keys", i), each) for i, each in enumerate(section.keys)]
+    if not texts.failures:
+        for i, key in enumerate(keys):
+            if len(key) < _SHORTEST_KEY:
+                texts.fail((*_AT, "keys", i), f"has fewer than {_SHORTEST_KEY} characters")
+    name = _own_name() if section.name is None else texts.fill((*_AT, "name"), section.name, is_required=True)
+    if not _NAME.fullmatch(name):
+        texts.fail((*_AT, "name"), f"must have letters, digits and `-` only, and not `{name[:70]}`")
+    peers = tuple(
+        DNS + texts.fill_url((*_AT, "peers"), each.removeprefix(DNS))
+        if each.startswith(DNS)
+        else texts.fill_url((*_AT, "peers"), each)
+        for each in section.peers
+    )
+    if texts.failures:
+        return None, [*texts.warnings, *texts.failures, "settings.cluster: this replica serves alone"]
+    return replace(section, name=name, keys=tuple(keys), peers=peers), texts.warnings
+
+
+def _own_name() -> str:
+    """Return the host name, in which other characters than letters and digits are `-`."""
+    import socket
+
+    name = re.sub(r"[^A-Za-z0-9]+", "-", socket.gethostname())
+    return name.strip("-")[:63]

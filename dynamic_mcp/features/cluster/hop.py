@@ -1,0 +1,127 @@
+"""The signed head of a request that one replica passes on to another, with what it has found out about the client.
+
+The field is `<payload>.<MAC>`, base64url. The MAC covers the request too: its method, its target, its session. A
+request is passed on once, and soon. Members of the payload that a replica does not know are ignored, so that two
+versions work side by side.
+"""
+
+from __future__ import annotations
+
+import hmac
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dynamic_mcp.face.http.cluster import PEER_PATH, PeerAuthentication, PeerRequest
+from dynamic_mcp.face.http.exchange import RequestHead
+from dynamic_mcp.features.cluster.keys import derive
+from dynamic_mcp.identity import Authentication
+
+FIELD = b"x-dynamic-mcp-hop"
+# How long a request may take to its owner, and how far the clocks of two replicas may differ.
+_VALID_FOR_S, _CLOCKS_DIFFER_S = 30.0, 120.0
+_MAX_BYTES = 48 << 10
+
+
+class HopRefused(Exception):
+    """A request of a peer is not accepted; the message is the reason."""
+
+
+class Hop(Struct, frozen=True, omit_defaults=True):
+    """What the first replica says: who it is, whom it means (empty is anyone), until when, and its client."""
+
+    sender: str
+    owner: str
+    until: float  # seconds since the epoch
+    authentication: Authentication
+    address: str = ""
+    port: int = 0
+    is_secure: bool = False
+    root_path: str = ""
+
+
+class HopSigner:
+    """Signs and reads the heads of requests between the replicas that share a key."""
+
+    def __init__(self, name: str, keys: Sequence[str], wall_clock: Callable[[], float]) -> None:
+        self._name = name
+        self._keys = derive(keys, b"hops")
+        self._clock = wall_clock
+
+    def sign(
+        self, head: RequestHead, owner: str, authentication: Authentication, *, address: str = "", port: int = 0
+    ) -> bytes:
+        """Return the field for a request of a client at an address."""
+        hop = Hop(
+            self._name,
+            owner,
+            self._clock() + _VALID_FOR_S,
+            authentication,
+            address=address,
+            port=port,
+            is_secure=head.is_secure,
+            root_path=head.root_path,
+        )
+        payload = msgspec.json.encode(hop)
+        mac = _mac(self._keys[0], payload, head.method, head.target, head.headers)
+        return b".".join((_encode(payload), _encode(mac)))
+
+    def read(self, head: RequestHead) -> PeerRequest:
+        """Return the request that a peer has passed on, as its client sent it. Raises HopRefused."""
+        field = head.headers.get(FIELD, b"")
+        target = head.target.removeprefix(PEER_PATH)
+        payload, mac = self._split(field)
+        macs = (_mac(key, payload, head.method, target, head.headers) for key in self._keys)
+        if not any(hmac.compare_digest(mac, each) for each in macs):
+            raise HopRefused("the request of a peer has no valid signature: do the replicas have the same `keys`?")
+        hop = _decode(payload)
+        now = self._clock()
+        if not now - _CLOCKS_DIFFER_S <= hop.until <= now + _VALID_FOR_S + _CLOCKS_DIFFER_S:
+            raise HopRefused(f"the request of the replica `{hop.sender}` is too old, or its clock differs")
+        if hop.owner and hop.owner != self._name:
+            raise HopRefused(f"the request is for the replica `{hop.owner}`, and this one is `{self._name}`")
+        headers = {name: value for name, value in head.headers.items() if name != FIELD}
+        plain = replace(
+            head,
+            target=target,
+            headers=headers,
+            peer=hop.address,
+            port=hop.port,
+            is_secure=hop.is_secure,
+            root_path=hop.root_path,
+            notes=None,
+        )
+        found = hop.authentication
+        return PeerRequest(
+            plain, PeerAuthentication(found.principal, found.provider, found.roles, found.claims, found.scopes)
+        )
+
+    def _split(self, field: bytes) -> tuple[bytes, bytes]:
+        if not field or len(field) > _MAX_BYTES:
+            raise HopRefused("the request of a peer is not signed")
+        try:
+            payload, mac = (urlsafe_b64decode(part + b"=" * (-len(part) % 4)) for part in field.split(b"."))
+        except ValueError:
+            raise HopRefused("the request of a peer is not signed") from None
+        return payload, mac
+
+
+def _decode(payload: bytes) -> Hop:
+    try:
+        return msgspec.json.decode(payload, type=Hop)
+    except msgspec.MsgspecError:
+        raise HopRefused("the request of a peer is of another version") from None
+
+
+def _mac(key: bytes, payload: bytes, method: str, target: bytes, headers: Mapping[bytes, bytes]) -> bytes:
+    session: Any = headers.get(b"mcp-session-id", b"")
+    covered = b"\0".join((payload, method.encode(), target, session))
+    return hmac.digest(key, covered, "sha256")
+
+
+def _encode(data: bytes) -> bytes:
+    return urlsafe_b64encode(data).rstrip(b"=")

@@ -1,0 +1,253 @@
+"""Passes one request on to the replica of its session, and the answer back, as it comes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from msgspec import Raw
+
+from dynamic_mcp.errors import INTERNAL_ERROR
+from dynamic_mcp.face.http.arrival import Arrival, Arrived
+from dynamic_mcp.face.http.cluster import PEER_PATH
+from dynamic_mcp.face.http.exchange import Response
+from dynamic_mcp.face.http.messages import parse_message
+from dynamic_mcp.face.http.responses import JSON, refusal, too_long
+from dynamic_mcp.features.cluster.hop import FIELD
+from dynamic_mcp.features.cluster.peer_connection import ConnectionPool, PeerConnection
+from dynamic_mcp.mcp import wire
+
+# An answer whose length is known is passed on as a whole up to this length.
+_WHOLE_BYTES = 1 << 20
+# While the client has not read this much, the answer is not read on, and is looked after so often.
+_UNREAD_BYTES = 256 << 10
+_UNREAD_EVERY_S = 0.01
+# Fields of one connection, and those that our server adds itself (RFC 9110, section 7.6.1).
+_OF_CONNECTION = frozenset(
+    (b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade")
+)
+_NOT_SENT = _OF_CONNECTION | {b"content-length", b"expect", FIELD}
+_NOT_ANSWERED = _OF_CONNECTION | {b"content-length", b"date"}
+_GONE = "session not found; start a new one with `initialize`"
+
+
+class Owners(Protocol):
+    """Finds the replicas, and looks after the requests that are passed on."""
+
+    def known(self, name: str) -> ConnectionPool | None: ...
+
+    async def find(self, name: str) -> ConnectionPool | None: ...
+
+    def forget(self, name: str) -> None: ...
+
+    def sign(self, arrival: Arrival, owner: str) -> bytes: ...
+
+    def begin_search(self, relay: Relay) -> None:
+        """Run `relay.search` in the background."""
+        ...
+
+    def end(self, relay: Relay) -> None:
+        """Called when a request has ended."""
+        ...
+
+
+class Relay(Arrived):
+    """Takes the body of a request, and passes both on to the replica `owner`."""
+
+    __slots__ = (
+        "_answer",
+        "_body",
+        "_connection",
+        "_has_ended",
+        "_head",
+        "_heard_at",
+        "_length",
+        "_owners",
+        "max_body_bytes",
+        "needs_client",
+        "owner",
+    )
+
+    def __init__(
+        self, owners: Owners, arrival: Arrival, owner: str, max_body_bytes: int, *, needs_client: bool
+    ) -> None:
+        self.arrival = arrival
+        self.owner = owner
+        self.max_body_bytes = max_body_bytes
+        self.needs_client = needs_client
+        self._owners = owners
+        self._body = b""
+        self._connection: PeerConnection | None = None
+        self._has_ended = False
+        self._head: Response | None = None
+        self._length: int | None = None
+        self._answer = b""
+        self._heard_at = asyncio.get_running_loop().time()
+
+    def __repr__(self) -> str:
+        return f"<Relay {self.arrival.head.method} to {self.owner}>"
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether the client only listens."""
+        return self.arrival.head.method == "GET"
+
+    def is_silent_since(self, time: float) -> bool:
+        """Return whether the owner has said nothing since then; a stream says at least that it is alive."""
+        return self._connection is not None and self._heard_at < time
+
+    # --- BodyReceiver ----------------------------------------------------------------------------------
+
+    def receive_body(self, body: bytes) -> None:
+        self._body = body
+        pool = self._owners.known(self.owner)
+        connection = None if pool is None else pool.take()
+        if connection is None:
+            self._owners.begin_search(self)
+        else:
+            self._send(connection)
+
+    def refuse_body(self) -> None:
+        self._respond(too_long(self.max_body_bytes))
+
+    def disconnected(self) -> None:
+        """Called when the client disconnects: so do we, and the owner decides what that means."""
+        self._end()
+
+    # --- towards the owner -----------------------------------------------------------------------------
+
+    async def search(self) -> None:
+        """Find the owner, and connect to it. One that is gone or unknown has no sessions any more."""
+        pool = await self._owners.find(self.owner)
+        if pool is None:
+            self._respond(refusal(404, _GONE))
+            return
+        try:
+            connection = await pool.connect()
+        except OSError:
+            self._owners.forget(self.owner)
+            self._respond(refusal(404, _GONE))
+            return
+        if self._has_ended:
+            pool.put(connection)
+        else:
+            self._send(connection)
+
+    def _send(self, connection: PeerConnection) -> None:
+        self._connection = connection
+        head = self.arrival.head
+        lines = [b"%s %s%s HTTP/1.1" % (head.method.encode(), PEER_PATH, head.target)]
+        lines += [b"%s: %s" % field for field in head.headers.items() if field[0] not in _NOT_SENT]
+        lines.append(b"%s: %s" % (FIELD, self._owners.sign(self.arrival, self.owner)))
+        lines.append(b"content-length: %d\r\n\r\n" % len(self._body))
+        connection.send(b"\r\n".join(lines), self._body, self)
+
+    # --- AnswerReceiver --------------------------------------------------------------------------------
+
+    def hear(self) -> None:
+        """Record that the owner is alive."""
+        self._heard_at = asyncio.get_running_loop().time()
+
+    def answer_begun(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        self.hear()
+        length = next((value for name, value in headers if name == b"content-length"), None)
+        self._head = Response(status, tuple(each for each in headers if each[0] not in _NOT_ANSWERED))
+        self._length = int(length) if length is not None and length.isdigit() else None
+        if self._length is None or self._length > _WHOLE_BYTES:
+            self._length = None
+            self.arrival.exchange.start(self._head)
+
+    def answer_continued(self, data: bytes) -> None:
+        self.hear()
+        if self._length is not None:
+            self._answer += data
+            return
+        exchange = self.arrival.exchange
+        exchange.write(data)
+        if exchange.buffered_bytes() > _UNREAD_BYTES and self._connection is not None:
+            self._connection.pause_reading()
+            asyncio.get_running_loop().call_later(_UNREAD_EVERY_S, self._read_on)
+
+    def answer_ended(self) -> None:
+        self._connection = None
+        head = self._head
+        if self._has_ended or head is None:
+            return
+        self._finish()
+        if self._length is None:
+            self.arrival.exchange.end()
+        else:
+            self.arrival.exchange.respond(Response(head.status, head.headers, self._answer))
+
+    def answer_lost(self) -> None:
+        """Tell the client, which cannot know whether its call has run."""
+        self._connection = None
+        self._owners.forget(self.owner)
+        if self._has_ended:
+            return
+        if self._head is None or self._length is not None:
+            self._respond(self._lost())
+            return
+        self._finish()
+        if not self.is_stream:
+            self.arrival.exchange.write(b"event: message\ndata: %s\n\n" % self._lost().body.rstrip(b"\n"))
+        self.arrival.exchange.end()
+
+    def _lost(self) -> Response:
+        if self.arrival.head.method != "POST":
+            return refusal(404, _GONE)
+        why = f"the replica `{self.owner}`, which had this session, has ended; the call may have run"
+        id = self._request_id()
+        if id is None:
+            return refusal(502, why, code=INTERNAL_ERROR)
+        return Response(200, JSON, wire.answer_line(id, wire.error_frame(INTERNAL_ERROR, why)))
+
+    def _request_id(self) -> Raw | None:
+        """Return the id of the request in the body; None if there is none."""
+        try:
+            frame = parse_message(self._body)
+        except wire.Malformed:
+            return None
+        return wire.id_for_answer(frame) if frame.method and len(frame.id) else None
+
+    # --- the end ---------------------------------------------------------------------------------------
+
+    def end_stream(self) -> None:
+        """End a stream, which its client may open again."""
+        if not self._has_ended and self._head is not None and self._length is None:
+            self._end()
+            self.arrival.exchange.end()
+
+    def fail(self) -> None:
+        """End the request, since this replica ends."""
+        if not self._has_ended:
+            connection = self._connection
+            self.answer_lost()
+            if connection is not None:
+                connection.abort()
+
+    def _read_on(self) -> None:
+        """Read on once the client has read enough."""
+        connection = self._connection
+        if self._has_ended or connection is None:
+            return
+        if self.arrival.exchange.buffered_bytes() > _UNREAD_BYTES // 2:
+            asyncio.get_running_loop().call_later(_UNREAD_EVERY_S, self._read_on)
+        else:
+            connection.resume_reading()
+
+    def _respond(self, response: Response) -> None:
+        if not self._has_ended:
+            self._finish()
+            self.arrival.exchange.respond(response)
+
+    def _end(self) -> None:
+        if not self._has_ended:
+            self._finish()
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                connection.abort()
+
+    def _finish(self) -> None:
+        self._has_ended = True
+        self._owners.end(self)

@@ -1,0 +1,201 @@
+"""This replica among the others: the `ReplicaSet` of the HTTP face."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+from dynamic_mcp import __version__
+from dynamic_mcp.face.http.arrival import Arrival
+from dynamic_mcp.face.http.cluster import PEER_PATH, PeerRequest, ReplicaStatus
+from dynamic_mcp.face.http.exchange import BodyReceiver, RequestHead, Response
+from dynamic_mcp.face.http.responses import JSON, refusal
+from dynamic_mcp.features.cluster.config import Cluster as Settings
+from dynamic_mcp.features.cluster.hop import FIELD, HopRefused, HopSigner
+from dynamic_mcp.features.cluster.peer_connection import ConnectionPool, Endpoint
+from dynamic_mcp.features.cluster.peers import Introduction, ReplicaFinder
+from dynamic_mcp.features.cluster.relay import Relay
+from dynamic_mcp.features.cluster.retry import MaybeRetry
+from dynamic_mcp.features.cluster.session_ids import SessionIds
+from dynamic_mcp.identity import LOCAL_USER, Authentication
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.system.task_set import TaskSet
+
+log = logging.getLogger("dynamic_mcp")
+
+_INTRODUCTION = b"/replica"
+# In a question for the name, whose answer is for any replica.
+_ANYONE = ""
+_WARN_EVERY_S = 60.0
+# A replica that says nothing for so long is asked whether it is alive.
+_SILENT_FOR_S = 5.0
+
+
+def make_service(settings: Settings, max_body_bytes: int, own_process: Callable[[], str]) -> ClusterService:
+    """Return this replica with these settings; `own_process` is what states of calls that wait here name."""
+    return ClusterService(settings, max_body_bytes, own_process)
+
+
+class ClusterService:
+    """Passes requests on to the replicas of their sessions, and takes those that replicas pass on."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        max_body_bytes: int,
+        own_process: Callable[[], str] = str,
+        *,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.settings = settings
+        self._max_body_bytes = max_body_bytes
+        self._own_process = own_process
+        self._ids = SessionIds(settings.replica, settings.keys)
+        self._signer = HopSigner(settings.replica, settings.keys, wall_clock)
+        self._peers = ReplicaFinder(settings.peers, self._ask_name)
+        self._forwarded = 0
+        self._relays: set[Relay] = set()
+        self._asked: set[str] = set()  # replicas that are being asked whether they are alive
+        self._drained: asyncio.Event | None = None
+        self._work = TaskSet(log)
+        self._warned_at = float("-inf")
+
+    def __repr__(self) -> str:
+        return f"<ClusterService {self.settings.replica}, {len(self._relays)} passed on>"
+
+    # --- ReplicaSet ---------------------------------------------------------------------------------------
+
+    def make_session_id(self, arrival: Arrival, *, is_old: bool) -> str:
+        return self._ids.make(arrival.authentication.principal, arrival.route, is_old=is_old)
+
+    def forward(self, arrival: Arrival, session_id: bytes, *, is_old: bool = False) -> BodyReceiver | None:
+        principal = arrival.authentication.principal
+        owner = self._ids.owner_of(session_id, principal, arrival.route, is_old=is_old)
+        if owner is None or owner == self.settings.replica:
+            return None
+        return self._relay(arrival, owner)
+
+    def _relay(self, arrival: Arrival, owner: str, *, needs_client: bool = False) -> Relay:
+        self._forwarded += 1
+        relay = Relay(self, arrival, owner, self._max_body_bytes, needs_client=needs_client)
+        self._relays.add(relay)
+        return relay
+
+    def watch(self, arrival: Arrival, receiver: BodyReceiver) -> BodyReceiver:
+        async def find(process: str) -> Relay | None:
+            owner = "" if process == self._own_process() else await self._peers.find_process(process)
+            is_other = owner not in ("", self.settings.replica)
+            return self._relay(arrival, owner, needs_client=True) if is_other else None
+
+        return MaybeRetry(receiver, find, self._work.create)
+
+    def receive(self, head: RequestHead) -> PeerRequest | Response:
+        try:
+            request = self._signer.read(head)
+        except HopRefused as exc:
+            self._warn(str(exc))
+            return refusal(403, str(exc))
+        if request.head.target == _INTRODUCTION:
+            said = Introduction(self.settings.replica, __version__, self._own_process())
+            return Response(200, JSON, wire.encode(said))
+        return request
+
+    def describe(self) -> ReplicaStatus:
+        peers = self._peers
+        return ReplicaStatus(self.settings.replica, tuple(peers.names), peers.unreachable, self._forwarded)
+
+    def tick(self, is_valid: Callable[[Authentication], bool]) -> None:
+        for relay in [*self._relays]:
+            if relay.is_stream and not is_valid(relay.arrival.authentication):
+                relay.end_stream()
+        now = asyncio.get_running_loop().time()
+        owners = {each.owner for each in self._relays if each.is_silent_since(now - _SILENT_FOR_S)}
+        for owner in owners - self._asked:
+            self._asked.add(owner)
+            self._work.create(self._ask(owner), name="ask whether a replica is alive")
+
+    async def _ask(self, owner: str) -> None:
+        """End the requests to a replica that does not answer a question either: it hangs, or cannot be reached."""
+        try:
+            if await self._peers.is_alive(owner):
+                for relay in self._relays_to(owner):
+                    relay.hear()
+                return
+            log.warning("the replica `%s` does not answer", owner)
+            self._peers.forget(owner)
+            for relay in self._relays_to(owner):
+                relay.fail()
+        finally:
+            self._asked.discard(owner)
+
+    def _relays_to(self, owner: str) -> list[Relay]:
+        return [each for each in self._relays if each.owner == owner]
+
+    async def drain(self, within_s: float) -> None:
+        for relay in [*self._relays]:
+            if relay.is_stream:
+                relay.end_stream()
+        if not self._relays:
+            return
+        self._drained = asyncio.Event()
+        try:
+            async with asyncio.timeout(within_s):
+                await self._drained.wait()
+        except TimeoutError:
+            for relay in [*self._relays]:
+                relay.fail()
+
+    async def open(self) -> None:
+        self._work.create(self.look(), name="look for other replicas")
+
+    async def look(self) -> None:
+        """Ask all addresses for the names of the replicas there."""
+        await self._peers.look()
+
+    async def close(self) -> None:
+        """End everything that is passed on."""
+        for relay in [*self._relays]:
+            relay.fail()
+        self._work.cancel_all()
+        await self._work.wait()
+        await self._peers.close()
+
+    # --- Owners ----------------------------------------------------------------------------------------
+
+    def known(self, name: str) -> ConnectionPool | None:
+        return self._peers.known(name)
+
+    async def find(self, name: str) -> ConnectionPool | None:
+        return await self._peers.find(name)
+
+    def forget(self, name: str) -> None:
+        self._peers.forget(name)
+
+    def sign(self, arrival: Arrival, owner: str) -> bytes:
+        head, authentication = arrival.head, arrival.authentication
+        return self._signer.sign(head, owner, authentication, address=arrival.address, port=arrival.port)
+
+    def begin_search(self, relay: Relay) -> None:
+        self._work.create(relay.search(), name="look for the replica of a session")
+
+    def end(self, relay: Relay) -> None:
+        self._relays.discard(relay)
+        if not self._relays and self._drained is not None:
+            self._drained.set()
+
+    # --- peers -----------------------------------------------------------------------------------------
+
+    def _ask_name(self, endpoint: Endpoint) -> bytes:
+        """Return the head of the request that asks an address for its name."""
+        field = self._signer.sign(RequestHead("GET", _INTRODUCTION, {}), _ANYONE, LOCAL_USER)
+        return b"GET %s%s HTTP/1.1\r\nhost: %s\r\n%s: %s\r\n\r\n" % (
+            PEER_PATH, _INTRODUCTION, str(endpoint).encode() or b"replica", FIELD, field,
+        )  # fmt: skip
+
+    def _warn(self, why: str) -> None:
+        now = asyncio.get_running_loop().time()
+        if now - self._warned_at >= _WARN_EVERY_S:
+            self._warned_at = now
+            log.warning("a request to %s is refused: %s", PEER_PATH.decode(), why)

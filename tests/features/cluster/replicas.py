@@ -1,0 +1,113 @@
+"""Two replicas of one service on loopback, each with its own fake server, and a balancer that takes turns."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from dynamic_mcp.config.addresses import TcpAddress
+from dynamic_mcp.config.auth import BearerAuth, NamedToken
+from dynamic_mcp.config.http import Http
+from dynamic_mcp.config.resolved import CallHandling
+from dynamic_mcp.config.types import NO_LIMIT
+from dynamic_mcp.features.cluster.config import Cluster
+from dynamic_mcp.host.http_service import HttpService
+from dynamic_mcp.proxy.proxy import Proxy
+from tests.fakes import FullUpstream, Opener, config_of, group_config
+from tests.http_client import HttpClient, HttpConnection, Response
+from tests.journeys.remote_server import free_port
+
+LONGEST = 16 << 20
+KEY = "a-key-of-the-cluster-that-is-long-enough-0001"
+TOKENS = {name: f"token-of-{name}-k3W9x2QmZ7vR4tLpB8nY5cJd6sHg1fAe" for name in ("ann", "bob")}
+BEARER = BearerAuth(tuple(NamedToken(token, name) for name, token in TOKENS.items()))
+
+
+def as_user(name: str) -> dict[str, str]:
+    """Return the header with the token of a user."""
+    return {"Authorization": f"Bearer {TOKENS[name]}"}
+
+
+class Replica:
+    """One replica: a proxy with one server, `up`, that listens on a port."""
+
+    def __init__(self, name: str, port: int, peers: Sequence[str], **settings: Any) -> None:  # Any: fields of Cluster
+        self.name = name
+        self.url = f"http://127.0.0.1:{port}"
+        self.opener = Opener(up=[FullUpstream(name=name)])
+        self._cluster = cluster = Cluster(peers=tuple(peers), keys=settings.pop("keys", (KEY,)), name=name)
+        self._http = Http(listen=TcpAddress("127.0.0.1", port), **settings)
+        group = group_config("up", answers=CallHandling(validate=None, limit=NO_LIMIT, compact=False))
+        self._config = config_of(
+            replace(group, max_message_bytes=LONGEST), max_message_bytes=LONGEST, cluster=cluster
+        )
+        self.proxy = Proxy(self._config, opener=self.opener)
+        self.service = HttpService(self.proxy)
+
+    async def open(self) -> None:
+        await self.service.serve(self._http, self._config)
+
+    async def apply(self, **cluster: Any) -> None:  # Any: fields of Cluster
+        """Serve with other settings of the cluster from now on."""
+        self._config = replace(self._config, cluster=replace(self._cluster, **cluster))
+        await self.open()
+
+    async def close(self, within_s: float = 0) -> None:
+        """End, after calls had so many seconds."""
+        await self.service.finish(within_s)
+        await self.proxy.close()
+
+
+@contextlib.asynccontextmanager
+async def replicas(*names: str, **settings: Any) -> AsyncIterator[list[Replica]]:  # Any: of Http and Cluster
+    """Run replicas with these names that know each other, `a` and `b` without any."""
+    ports = {name: free_port() for name in names or ("a", "b")}
+    peers = [f"http://127.0.0.1:{port}" for port in ports.values()]
+    running = [Replica(name, port, peers, **settings) for name, port in ports.items()]
+    try:
+        for each in running:
+            await each.open()
+        yield running
+    finally:
+        await asyncio.gather(*(each.close() for each in running))
+
+
+class RoundRobin(HttpClient):
+    """A client behind a balancer that sends each request to the next replica, of those that listen."""
+
+    def __init__(self, *urls: str) -> None:
+        super().__init__(urls[0])
+        self.clients = [HttpClient(each) for each in urls]
+        self._turn = 0
+
+    async def begin(
+        self,
+        method: str,
+        target: str,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        *,
+        is_fresh: bool = False,
+    ) -> HttpConnection:
+        for _ in self.clients[1:]:
+            with contextlib.suppress(ConnectionRefusedError):
+                return await self._next().begin(method, target, headers, body, is_fresh=is_fresh)
+        return await self._next().begin(method, target, headers, body, is_fresh=is_fresh)
+
+    def _next(self) -> HttpClient:
+        self._turn += 1
+        return self.clients[self._turn % len(self.clients)]
+
+    async def close(self) -> None:
+        for each in self.clients:
+            await each.close()
+
+
+async def status_of(response: Response) -> int:
+    """Read an answer, and return its status."""
+    await response.read()
+    return response.status

@@ -1,0 +1,92 @@
+"""What `settings.cluster` may say, and what is found wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from dynamic_mcp.config.resolved import Config, Remote
+from dynamic_mcp.doctor.findings import Level
+from dynamic_mcp.errors import ConfigError
+from dynamic_mcp.features.cluster.check import check
+from dynamic_mcp.features.cluster.config import Cluster
+from dynamic_mcp.features.cluster.probe import probe
+from tests.fakes import Json, config_of, group_config
+from tests.features.cluster.replicas import KEY, replicas
+
+Read = Callable[..., Config]
+
+
+@pytest.fixture
+def read(read_config: Callable[..., Config]) -> Read:
+    """Read a config with these settings of the cluster, and these variables."""
+    return lambda cluster, **variables: read_config({"mcpServers": {}, "settings": {"cluster": cluster}}, **variables)
+
+
+def cluster_of(config: Config) -> Cluster:
+    found = config.settings_of("cluster", Cluster)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("peers", "expected"),
+    [
+        ("dns+http://replicas:8808", ("dns+http://replicas:8808",)),
+        (["http://a:8808", "https://b"], ("http://a:8808", "https://b")),
+        ("http://${HOST}:1", ("http://h:1",)),
+    ],
+)
+def test_peers_are_one_url_or_several(read: Read, peers: Json, expected: Sequence[str]) -> None:
+    assert cluster_of(read({"peers": peers, "keys": [KEY], "name": "a"}, HOST="h")).peers == expected
+
+
+@pytest.mark.parametrize("peers", ["", [], ["x"], "ftp://a", "dns+", 7, [""], [7]])
+def test_peers_that_are_no_urls_are_refused(read: Read, peers: Json) -> None:
+    with pytest.raises(ConfigError) as refused:
+        read({"peers": peers, "keys": [KEY]})
+    assert "settings.cluster.peers" in str(refused.value)
+
+
+def test_the_name_of_the_host_is_that_of_the_replica_by_default(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "gateway_1.example.com.")
+    assert cluster_of(read({"peers": "http://a", "keys": [KEY]})).replica == "gateway-1-example-com"
+
+
+@pytest.mark.parametrize(
+    ("cluster", "words"),
+    [
+        ({"keys": ["short"]}, "fewer than 32 characters"),
+        ({"keys": ["${UNSET}"]}, "`${UNSET}` is not set"),
+        ({"name": "a.b"}, "letters, digits and `-` only"),
+        ({"name": "${UNSET}"}, "`${UNSET}` is not set"),
+    ],
+)
+def test_a_replica_that_cannot_be_one_of_several_serves_alone_and_says_so(
+    read: Read, cluster: Json, words: str
+) -> None:
+    config = read({"peers": "http://a", "keys": [KEY], "name": "a", **cluster})
+    assert config.cluster is None
+    assert any(words in each for each in config.warnings)
+    assert any("serves alone" in each for each in config.warnings)
+
+
+def test_the_keys_are_not_shown(read: Read) -> None:
+    assert KEY not in repr(cluster_of(read({"peers": "http://a", "keys": [KEY]})))
+
+
+def test_a_server_that_each_replica_would_run_is_an_error() -> None:
+    cluster = Cluster(peers=("http://a",), keys=(KEY,), name="a")
+    remote = Remote(kind="http", url="http://server/mcp/x", headers={})
+    config = config_of(group_config("own"), group_config("remote", upstream=remote), cluster=cluster)
+    (finding,) = check(config, dict)
+    assert (finding.level, finding.where) == (Level.ERROR, "mcpServers.own")
+
+
+async def test_replicas_that_answer_are_named_and_others_counted() -> None:
+    async with replicas() as pair:
+        settings = Cluster(peers=(pair[0].url, pair[1].url, "http://127.0.0.1:1"), keys=(KEY,), name="doctor")
+        missing, found = await probe(config_of(cluster=settings))
+    assert missing.what.startswith("1 of the addresses")
+    assert found.what == "replicas: a, b"
