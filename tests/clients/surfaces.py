@@ -43,7 +43,7 @@ and knows their names: it calls both at once when it sees them, and else searche
 
 `max_direct` is the default with `auto`, so of 500 tools these two are beyond it, as nothing was used before. A run
 that has no row was not made, or did not come to the right calls: Copilot CLI refuses 500 tools, which are more than
-it leaves room for. With `direct`, Claude Code, Copilot CLI and Qwen Code have all tools in the prompt, because `install`
+it leaves room for. With `direct`, Claude Code, Copilot CLI and Qwen Code have all tools in the prompt, as `install`
 writes a field that keeps ours there; with `auto` it leaves the field out where the client gets all tools.
 
 """
@@ -83,7 +83,8 @@ MODES: dict[str, Json] = {
 _TOKEN_BYTES = 4
 _COLUMNS = 8
 # Clients start their servers while the model thinks.
-_THINK_S = 8.0
+_THINK_S = 20.0
+_THINK_LONGER_S = 0.05  # for each tool
 # A client with 500 tools in its prompt may take minutes.
 _TURN_S = 400.0
 # How the searches of clients say that there is no such tool: with its name.
@@ -176,7 +177,8 @@ async def measure(client: Client, mode: str, number: int, base: int, folder: Pat
     """Run one turn of a client with so many tools; `base` is the size of the client's own first request."""
     machine, wanted = _prepared(mode, number, folder), _wanted(number)
     await machine.dynamic_mcp("stats", "--json")  # so that all catalogs are known
-    model = Model(Seeker(client, wanted, is_direct=mode != "two tools"), think_s=_THINK_S)
+    think_s = _THINK_S + number * _THINK_LONGER_S
+    model = Model(Seeker(client, wanted, is_direct=mode != "two tools"), think_s=think_s)
     async with model.listening():
         machine.write(client.write(model.url, {}))
         await machine.dynamic_mcp("install", client.name)
