@@ -97,17 +97,11 @@ if sys.platform == "win32":
         """Let the same users use a copy of a file, which takes its place. Raises OSError."""
         wanted = win32security.DACL_SECURITY_INFORMATION
         try:
-            descriptor = win32security.GetNamedSecurityInfo(str(file), win32security.SE_FILE_OBJECT, wanted)
-            is_protected = descriptor.GetSecurityDescriptorControl()[0] & win32security.SE_DACL_PROTECTED
-            wanted |= (
-                win32security.PROTECTED_DACL_SECURITY_INFORMATION
-                if is_protected
-                else win32security.UNPROTECTED_DACL_SECURITY_INFORMATION
-            )
-            users = descriptor.GetSecurityDescriptorDacl()
-            win32security.SetNamedSecurityInfo(
-                str(copy), win32security.SE_FILE_OBJECT, wanted, None, None, users, None
-            )
+            descriptor = win32security.GetFileSecurity(str(file), wanted)
+            if descriptor.GetSecurityDescriptorControl()[0] & win32security.SE_DACL_PROTECTED:
+                wanted |= win32security.PROTECTED_DACL_SECURITY_INFORMATION
+            # which adds nothing of the directory to the list, as `SetNamedSecurityInfo` does
+            win32security.SetFileSecurity(str(copy), wanted, descriptor)
         except win32security.error as exc:
             raise _to_os_error(exc, copy) from exc
 
