@@ -1,4 +1,4 @@
-"""The meta-tools that a model sees: their names, texts and schemas. The same input always gives the same bytes."""
+"""Our own tools that a model sees: their names, texts and schemas. The same input always gives the same bytes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class GroupRow(Struct, frozen=True):
 def build_tools(
     rows: Sequence[GroupRow], *, with_tasks: bool = False, split: bool = False
 ) -> list[dict[str, object]]:
-    """Return the meta-tools for `tools/list`.
+    """Return our own tools for `tools/list`.
 
     `with_tasks` allows calls as tasks of MCP 2025-11-25; `split` gives one call tool for reads and one for writes.
     """
@@ -46,7 +46,7 @@ def build_tools(
 
 
 def build_instructions(rows: Sequence[GroupRow], *, split: bool = False) -> str:
-    """Return the instructions for a model: the use of the meta-tools, and the list of groups."""
+    """Return the instructions for a model: the use of the two tools, and the list of groups."""
     if not rows:
         return "No MCP server is configured here yet, so there are no tools to call."
     names = ", ".join(row.name for row in rows)
