@@ -5,7 +5,7 @@ MCP 2026-07-28, basic, `_meta` and ResultType. Everything else keeps its bytes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 from msgspec import Raw, Struct
@@ -119,10 +119,13 @@ def result_type(result: Raw) -> str:
     return wire.text(wire.member(result, RESULT_TYPE)) or COMPLETE
 
 
-def as_modern(result: Raw, server_info: Raw, members: Mapping[str, object] | None = None) -> Raw:
+def as_modern(
+    result: Raw, server_info: Raw, write_state: Callable[[str], str], members: Mapping[str, object] | None = None
+) -> Raw:
     """Return a result for a modern client: with a type, and with the server's name in its `_meta`.
 
-    `members` are added too. Existing members of the result stay.
+    `write_state` returns what the client gets for the `requestState` of an upstream. `members` are added too.
+    Existing members of the result stay.
     """
     data = bytes(result)
     if not members and data.rfind(_TYPE) < 0 and data.rfind(_META) < 0:
@@ -134,6 +137,9 @@ def as_modern(result: Raw, server_info: Raw, members: Mapping[str, object] | Non
     result_members = wire.members(result)
     if "_meta" not in result_members or bytes(result_members["_meta"]).startswith(b"{"):
         result_members["_meta"] = Raw(wire.encode({SERVER_INFO: server_info, **meta_of(result_members)}))
+    state = wire.text(result_members.get("requestState"))
+    if state is not None and (written := write_state(state)) != state:
+        result_members["requestState"] = Raw(wire.encode(written))
     return Raw(wire.encode({RESULT_TYPE: COMPLETE, **(members or {}), **result_members}))
 
 

@@ -19,6 +19,8 @@ from dynamic_mcp.mcp.envelope import StateRefused
 from dynamic_mcp.system.decoding import decode_as
 
 _PREFIX = "dynamic-mcp"
+# Before a state of an upstream that would look like one of ours.
+_UPSTREAM = "upstream:"
 _NONCE_BYTES = 12
 # A state of ours is short; whatever is longer is not one.
 _MAX_STATE_CHARS = 1024
@@ -82,6 +84,16 @@ class StateSeal:
 def process_of(state: str) -> str:
     """Return the process that a state says to be of; empty if it does not claim to be one of ours."""
     return state.split(".", 2)[1] if is_ours(state) and len(state) <= _MAX_STATE_CHARS else ""
+
+
+def of_upstream(state: str) -> str:
+    """Return what a client gets for the state of an upstream, which may be a dynamic-mcp, too."""
+    return f"{_UPSTREAM}{state}" if is_ours(state) or state.startswith(_UPSTREAM) else state
+
+
+def for_upstream(state: str) -> str:
+    """Return the state that an upstream has given, of one that a client sends."""
+    return state.removeprefix(_UPSTREAM)
 
 
 def is_ours(state: str) -> bool:

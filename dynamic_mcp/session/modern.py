@@ -26,7 +26,7 @@ from dynamic_mcp.mcp.revisions import MODERN, SUPPORTED
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.parked_calls import ModernChannel
 from dynamic_mcp.proxy.request import Request
-from dynamic_mcp.proxy.request_state import is_ours
+from dynamic_mcp.proxy.request_state import for_upstream, is_ours
 from dynamic_mcp.proxy.subscriptions import LEVELS
 from dynamic_mcp.session.answers import (
     MAX_IN_FLIGHT,
@@ -146,6 +146,8 @@ class ModernDispatcher:
         state = wire.text(params.get("requestState")) if method in envelope.MAY_ASK else None
         if state is not None and is_ours(state) and not self._goes_on_from_disk(params, state):
             return self._resume(client, method, params, state, channel)
+        if state is not None and (given := for_upstream(state)) != state:
+            params["requestState"] = Raw(wire.encode(given))
         raw_params = Raw(wire.encode(params))
         call = ModernCall(client, method, raw_params, channel, self._server, log_level=log_level)
         if log_level:

@@ -36,6 +36,7 @@ from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.cache_hints import CacheHint
 from dynamic_mcp.proxy.parked_calls import ModernChannel
 from dynamic_mcp.proxy.request import Request
+from dynamic_mcp.proxy.request_state import of_upstream
 from dynamic_mcp.proxy.subscriptions import LEVELS
 from dynamic_mcp.session.answers import disconnected
 from dynamic_mcp.session.client_connection import ClientOrigin
@@ -565,7 +566,7 @@ def _convert_answer(answer: Frame, method: str, server_info: Raw, hint: CacheHin
     members = None
     if hint is not None and envelope.result_type(answer.result) == envelope.COMPLETE:
         members = hint.members
-    return Frame(result=envelope.as_modern(answer.result, server_info, members))
+    return Frame(result=envelope.as_modern(answer.result, server_info, of_upstream, members))
 
 
 def _with_current_code(answer: Frame) -> Frame:
