@@ -19,6 +19,7 @@ from dynamic_mcp.config.problems import find_problems
 from dynamic_mcp.config.resolved import Embeddings, IdentityProviderConfig
 from dynamic_mcp.config.section import alternatives, file_fields, reader, sections_in
 from dynamic_mcp.features.cache.config import Cache
+from dynamic_mcp.features.cluster.config import Cluster
 from dynamic_mcp.features.guards.config import Guard
 from dynamic_mcp.features.limits.config import Limit
 from dynamic_mcp.features.plugins.config import Plugin
@@ -49,6 +50,7 @@ _NEEDED: dict[type[Struct], dict[str, object]] = {
     Oidc: {"issuer": "http://h", "client_id": "x"},
     RolesFrom: {"map": {}},
     Tls: {"cert": "c.pem", "key": "k.pem"},
+    Cluster: {"peers": "http://h", "keys": ["x"]},
     Guard: {"deny": "x"},
     Limit: {"rate": "5/s"},
     Cache: {"tools": ["a"]},

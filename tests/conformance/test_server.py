@@ -82,7 +82,7 @@ SUITES = {
 NEWER = [name for name in SUITES if name != "legacy-0.1"]
 
 
-def _suite(name: str) -> Suite:
+def find_suite(name: str) -> Suite:
     found = SUITES[name]
     if not (found.script.is_file() and NODE.is_file()):
         pytest.skip(f"{found.variable} names no node_modules, or DYNAMIC_MCP_TEST_NODE no Node")
@@ -94,7 +94,7 @@ def _era(suite: str) -> str:
 
 
 @contextlib.asynccontextmanager
-async def _upstream(fixture: str, transport: str) -> AsyncIterator[Json]:
+async def upstream_of(fixture: str, transport: str) -> AsyncIterator[Json]:
     """Hand out the config of one of the suites' servers, which listens where it is over HTTP."""
     command = (sys.executable, str(FIXTURES[fixture]))
     if transport == "stdio":
@@ -107,8 +107,8 @@ async def _upstream(fixture: str, transport: str) -> AsyncIterator[Json]:
 
 @pytest.mark.parametrize("name", NEWER)
 async def test_the_suite_finds_nothing_in_its_server_itself(name: str, tmp_path: Path) -> None:
-    suite = _suite(name)
-    async with _upstream(_era(name), "http") as upstream:
+    suite = find_suite(name)
+    async with upstream_of(_era(name), "http") as upstream:
         assert _failed(await suite.run(upstream["url"], tmp_path)) == set()
 
 
@@ -118,8 +118,8 @@ async def test_the_suite_finds_nothing_in_its_server_itself(name: str, tmp_path:
 async def test_a_group_alone_is_without_fault_where_client_and_server_are_of_one_era(
     name: str, transport: str, tmp_path: Path
 ) -> None:
-    suite = _suite(name)
-    async with _upstream(_era(name), transport) as upstream, serving_http(tmp_path, {"up": upstream}) as program:
+    suite = find_suite(name)
+    async with upstream_of(_era(name), transport) as upstream, serving_http(tmp_path, {"up": upstream}) as program:
         assert await suite.run(program.url_of("up"), tmp_path) == {}
 
 
@@ -128,10 +128,10 @@ async def test_a_group_alone_is_without_fault_where_client_and_server_are_of_one
 async def test_a_group_alone_bridges_the_eras_but_for_what_one_of_them_does_not_have(
     name: str, transport: str, tmp_path: Path
 ) -> None:
-    suite, client = _suite(name), _era(name)
+    suite, client = find_suite(name), _era(name)
     server = "legacy" if client == "modern" else "modern"
     fixture = "quick" if (server, transport) == ("legacy", "stdio") else server
-    async with _upstream(fixture, transport) as upstream, serving_http(tmp_path, {"up": upstream}) as program:
+    async with upstream_of(fixture, transport) as upstream, serving_http(tmp_path, {"up": upstream}) as program:
         found = await suite.run(program.url_of("up"), tmp_path)
 
     assert set(found) == set(EXPECTED[f"{client}-client-{server}-server"] or ())
@@ -139,8 +139,8 @@ async def test_a_group_alone_bridges_the_eras_but_for_what_one_of_them_does_not_
 
 @pytest.mark.parametrize("name", NEWER)
 async def test_all_groups_together_are_conformant_but_for_what_they_do_not_list(name: str, tmp_path: Path) -> None:
-    suite, era = _suite(name), _era(name)
-    async with _upstream(era, "stdio") as upstream, serving_http(tmp_path, {"up": upstream}) as program:
+    suite, era = find_suite(name), _era(name)
+    async with upstream_of(era, "stdio") as upstream, serving_http(tmp_path, {"up": upstream}) as program:
         assert _failed(await suite.run(program.url, tmp_path)) == set(EXPECTED[f"{era}-grouped"] or ())
 
 

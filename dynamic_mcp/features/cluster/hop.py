@@ -20,6 +20,7 @@ from dynamic_mcp.face.http.cluster import PEER_PATH, PeerAuthentication, PeerReq
 from dynamic_mcp.face.http.exchange import RequestHead
 from dynamic_mcp.features.cluster.keys import derive
 from dynamic_mcp.identity import Authentication
+from dynamic_mcp.system.decoding import decode_as
 
 FIELD = b"x-dynamic-mcp-hop"
 # How long a request may take to its owner, and how far the clocks of two replicas may differ.
@@ -112,7 +113,7 @@ class HopSigner:
 
 def _decode(payload: bytes) -> Hop:
     try:
-        return msgspec.json.decode(payload, type=Hop)
+        return decode_as(payload, Hop)
     except msgspec.MsgspecError:
         raise HopRefused("the request of a peer is of another version") from None
 

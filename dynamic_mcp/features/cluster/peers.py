@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from dynamic_mcp.features.cluster.config import DNS
 from dynamic_mcp.features.cluster.peer_connection import ConnectionPool, Endpoint
+from dynamic_mcp.system.decoding import decode_as
 from dynamic_mcp.system.task_set import TaskSet
 
 log = logging.getLogger("dynamic_mcp")
@@ -193,7 +194,7 @@ class _Introducing:
         said = None
         if self._status == 200:
             try:
-                said = msgspec.json.decode(self._body[:4096], type=Introduction)
+                said = decode_as(self._body[:4096], Introduction)
             except msgspec.MsgspecError:
                 said = None
         if not self.result.done():
