@@ -29,14 +29,13 @@ async def test_all_groups_together_are_conformant_for_clients_with_sessions(tmp_
     await suites.test_all_groups_together_are_conformant_but_for_what_they_do_not_list("legacy-0.2", tmp_path)
 
 
-@pytest.mark.parametrize("transport", ["stdio", "http"])
 async def test_a_group_alone_is_without_fault_for_clients_without_sessions_but_for_tasks(
-    transport: str, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     """A task belongs to the replica that has begun it, and its id does not say which."""
     suite = suites.find_suite("modern-0.2")
     async with (
-        suites.upstream_of("modern", transport) as upstream,
+        suites.upstream_of("modern", "http") as upstream,
         serving_http(tmp_path, {"up": upstream}) as program,
     ):
         found = await suite.run(program.url_of("up"), tmp_path)
