@@ -38,7 +38,8 @@ def two_replicas(folder: Path) -> Iterator[list[tuple[int, int]]]:
         for name, port in zip("ab", ports, strict=True):
             place = folder / name
             place.mkdir(exist_ok=True)
-            config = write_config(place, 1, settings={"cluster": {"name": name, "peers": peers, "keys": [_KEY]}})
+            cluster = {"name": name, "peers": peers, "keys": [_KEY]}
+            config = write_config(place, 1, settings={"cluster": cluster, "http": {"max_sessions": 100_000}})
             _, pid, _ = stack.enter_context(running(serve(config), place, port))
             started.append((port, pid))
         yield started
