@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.face.http.core import HttpFace
 from dynamic_mcp.features import table
 from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.system.task_set import TaskSet
+
+log = logging.getLogger("dynamic_mcp")
+
+# How long requests that were passed on by old settings may take.
+_FINISH_WITHIN_S = 120.0
 
 if TYPE_CHECKING:
     from dynamic_mcp.face.http.cluster import ReplicaSet
@@ -18,6 +25,7 @@ class ClusterControl:
 
     def __init__(self, proxy: Proxy) -> None:
         self._proxy = proxy
+        self._background = TaskSet(log)
         self._cluster: ReplicaSet | None = None
         self._applied: Any = None  # Any: the settings of the feature, and the limit of messages
 
@@ -36,8 +44,18 @@ class ClusterControl:
             await self._cluster.open()
         face.cluster = self._cluster
         if old is not None:
-            await old.close()
+            self._background.create(_end(old), name="end of the way to other replicas")
 
     async def close(self) -> None:
+        self._background.cancel_all()
+        await self._background.wait()
         if self._cluster is not None:
             await self._cluster.close()
+
+
+async def _end(old: ReplicaSet) -> None:
+    """Let what is passed on by old settings finish, within a bound."""
+    try:
+        await old.drain(_FINISH_WITHIN_S)
+    finally:
+        await old.close()

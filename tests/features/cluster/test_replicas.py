@@ -201,6 +201,17 @@ async def test_a_request_that_no_replica_has_signed_is_refused(elsewhere: McpCli
     assert await status_of(await elsewhere.http.request("GET", path, headers)) == 403
 
 
+async def test_a_call_that_was_passed_on_ends_though_the_settings_change(
+    elsewhere: McpClient, pair: list[Replica]
+) -> None:
+    arguments = call_of("wait", {"key": "k"})
+    id, stream = await elsewhere.begin("tools/call", {**arguments, "_meta": {"progressToken": "p"}})
+    await stream.hear("notifications/progress")
+    await pair[1].apply(keys=(KEY, KEY[::-1]))
+    await elsewhere.call("up", "release", {"key": "k"})
+    assert text_of((await stream.until(id))["result"]) == "waited"
+
+
 async def test_a_replica_with_another_key_is_not_believed(pair: list[Replica], elsewhere: McpClient) -> None:
     await pair[1].apply(keys=(KEY[::-1],))
     with pytest.raises(Refused) as refused:
