@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 
 from msgspec import Raw
 
 from dynamic_mcp.config.access import AccessKind
 from dynamic_mcp.errors import DynamicMcpError
-from dynamic_mcp.features.scripts.names import read_names
+from dynamic_mcp.features.scripts.names import ScriptNames
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.proxy.request import CallPlan, PlannedCall, Request
 from dynamic_mcp.proxy.view import GroupView, View
@@ -18,8 +17,10 @@ from dynamic_mcp.proxy.view import GroupView, View
 _MOST_TOOLS = 20
 
 
-async def plan_calls(request: Request, view: View, code: str, data: Raw, most: int) -> CallPlan | None:
-    """Return the calls of a script that need an approval; None if its text names none.
+async def plan_calls(
+    request: Request, view: View, code: str, names: ScriptNames, data: Raw, most: int
+) -> CallPlan | None:
+    """Return the calls of a script with these `names` that need an approval; None if there are none.
 
     Each may be made as often as it is written, or `most` times where it may be repeated.
 
@@ -27,7 +28,6 @@ async def plan_calls(request: Request, view: View, code: str, data: Raw, most: i
     """
     if all(group.rules is None for group in view):
         return None
-    names = await asyncio.to_thread(read_names, code)
     times: Counter[tuple[str, str]] = Counter()
     for each in names.calls:
         times[each.group, each.name] += most if each.repeats or names.redefines else 1

@@ -117,20 +117,18 @@ class ScriptRun:
         Raises DynamicMcpError if a person has not allowed what it is going to call.
         """
         self._set_keep(self._keep_unbegun)
+        names = await asyncio.to_thread(read_names, self._code)
         try:
-            await self._check_types()
+            await check_types(self._code, names, self._context.finder_for(self._request), self._context.clock)
         except ScriptFailed as exc:
             return self._describe_failure(exc, self._code)
-        self._plan = await plan_calls(self._request, self._view(), self._code, self._data, self._settings.calls)
+        most = self._settings.calls
+        self._plan = await plan_calls(self._request, self._view(), self._code, names, self._data, most)
         if self._plan is not None:
             await self._context.ask_ahead(self._request, self._plan)
             self._forget()  # it begins, and must not begin twice
         self._started = self._context.clock.now()
         return await self._answer(sandbox)
-
-    async def _check_types(self) -> None:
-        find = self._context.finder_for(self._request)
-        await check_types(self._code, read_names(self._code), find, self._context.clock)
 
     async def resume(self, sandbox: Sandbox, name: str, responses: Mapping[str, Raw]) -> Frame:
         """Go on with a script of a process that has ended, with what the client says. Raises StateRefused."""

@@ -94,7 +94,15 @@ def test_a_text_that_cannot_be_read_names_nothing(code: str) -> None:
 
 
 def test_a_long_text_is_read_up_to_its_bound() -> None:
-    assert len(read_names("call('a', 'b');" * 4_000).calls) == 4_000
+    assert len(read_names("call('a', 'b');" * 700).calls) == 700
+    assert len(read_names(f"call('a', 'b')  # {'a' * 60_000}").calls) == 1
+
+
+@pytest.mark.parametrize("part", ["{a}", "{a!r:{b}}"])
+def test_a_text_that_would_hold_up_the_program_is_not_read(part: str) -> None:
+    names = read_names(f"call('a', 'b')\nf'{part * (60_000 // len(part))}'")
+    assert names.calls == ()
+    assert names.redefines
 
 
 def test_texts_with_lone_surrogates_are_names_like_others() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import contextlib
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -13,7 +14,9 @@ import pytest
 from msgspec import Raw
 
 from dynamic_mcp.config.resolved import CallHandling, Share
+from dynamic_mcp.features.scripts import run
 from dynamic_mcp.features.scripts.config import Scripts
+from dynamic_mcp.features.scripts.names import ScriptNames, read_names
 from dynamic_mcp.features.scripts.signature import sign
 from dynamic_mcp.features.scripts.written_arguments import find_certain_flaws, read_arguments
 from dynamic_mcp.groups.catalog_store import CatalogStore
@@ -296,3 +299,17 @@ async def test_servers_that_do_not_answer_hold_a_script_up_for_no_longer_than_a_
         await patiently(scene.other.hears, "initialize")
         await clock.pass_(10)
         assert await running == {"state": "open"}
+
+
+async def test_the_text_of_a_script_is_read_once_and_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[threading.Thread] = []
+
+    def read(code: str) -> ScriptNames:
+        threads.append(threading.current_thread())
+        return read_names(code)
+
+    monkeypatch.setattr(run, "read_names", read)
+    async with typed() as (_, client):
+        assert await client.value('return await call("other", "echo", {"n": 1})') == {"n": 1}
+    assert len(threads) == 1
+    assert threads[0] is not threading.main_thread()
