@@ -74,14 +74,19 @@ class ScriptTool(OwnTool):
         code = wire.text(arguments.get("code"))
         if not code or not code.strip():
             raise InvalidArguments("`code` is missing", hint="it is the text of the script")
-        return await self._run(request, params, code)
+        return await self._run(request, params, code, self._find_suspended())
 
     async def run_stored(self, request: Request, params: Mapping[str, Raw], code: str) -> Frame:
-        """Run a stored script for a call, whose arguments are its `input`. Raises InvalidArguments."""
-        arguments = {"code": code, "input": params.get("arguments", wire.EMPTY_OBJECT)}
-        return await self._run(request, {**params, "arguments": Raw(wire.encode(arguments))}, code)
+        """Run a stored script for a call, whose arguments are its `input`. Raises InvalidArguments and StateRefused.
 
-    async def _run(self, request: Request, params: Mapping[str, Raw], code: str) -> Frame:
+        It is not kept on disk: a retry would have to pass the rules on the call of a tool once more.
+        """
+        arguments = {"code": code, "input": params.get("arguments", wire.EMPTY_OBJECT)}
+        return await self._run(request, {**params, "arguments": Raw(wire.encode(arguments))}, code, None)
+
+    async def _run(
+        self, request: Request, params: Mapping[str, Raw], code: str, suspended: SuspendedScripts | None
+    ) -> Frame:
         if (size := len(code.encode("utf-8", "replace"))) > self._settings.source:
             most = self._settings.source
             raise InvalidArguments(
@@ -89,7 +94,7 @@ class ScriptTool(OwnTool):
             )
         from dynamic_mcp.features.scripts.run import ScriptRun
 
-        run = ScriptRun(self._context, request, params, self._settings, self._find_suspended())
+        run = ScriptRun(self._context, request, params, self._settings, suspended)
         if "requestState" not in params:
             return await run.answer(self._find_sandbox())
         name = find_kept(wire.text(params["requestState"]) or "")

@@ -62,11 +62,11 @@ def proxy_of(folder: Path, upstream: FakeUpstream, *, store: Path | None = None,
         return await open_it(config, listener, hello, lacks=lacks)
 
     pinning = changes.pop("pinning", Pinning())
-    steps = changes.pop("steps", None)
+    steps, state_folder = changes.pop("steps", None), changes.pop("state_folder", None)
     scripts = group_config("scripts", upstream=FeatureServer("scripts", str(folder)), pinning=pinning)
     config = config_of(group_config("up", share=Share.ALL), scripts, scripts=Scripts(folder=str(folder)), **changes)
     catalogs = None if store is None else CatalogStore(store)
-    return Proxy(config, opener=open_either, steps=steps, catalog_store=catalogs)
+    return Proxy(config, opener=open_either, steps=steps, catalog_store=catalogs, state_folder=state_folder)
 
 
 @contextlib.asynccontextmanager
@@ -222,6 +222,32 @@ async def test_a_question_in_a_stored_script_reaches_a_modern_client_as_input_re
         assert answer["result"]["content"][0]["text"] == "1"
     finally:
         await proxy.close()
+
+
+async def test_a_stored_script_that_waits_does_not_go_on_after_a_restart_and_leaves_nothing(tmp_path: Path) -> None:
+    folder, state = tmp_path / "scripts", tmp_path / "state"
+    folder.mkdir()
+    (folder / "one.py").write_text(front("# description: one", 'return await call("up", "echo", {"n": 1})'))
+    params: Json = {"name": "call_dynamic_tool", "arguments": {"group": "scripts", "name": "one", "args": {}}}
+    retry: Json = {}
+    for _ in range(2):
+        upstream = FakeUpstream()
+        proxy = proxy_of(folder, upstream, state_folder=state)
+        client = ModernClient(proxy)
+        try:
+            call = client.begin("tools/call", {**params, **retry})
+            if retry:
+                answer = await patiently(client.answer_to, call)
+                assert answer["error"]["data"]["reason"] == "restarted"
+                assert upstream.heard("tools/call") == []
+            else:
+                server = asyncio.create_task(ask_and_answer(upstream))
+                retry = retry_of(await patiently(client.answer_to, call))
+                server.cancel()
+            assert not state.exists() or not [*state.rglob("*.script")]
+        finally:
+            client.session.close()
+            await proxy.close()
 
 
 async def test_a_stored_script_that_is_cancelled_cancels_its_calls(tmp_path: Path) -> None:
