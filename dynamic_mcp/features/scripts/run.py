@@ -125,8 +125,10 @@ class ScriptRun:
         most = self._settings.calls
         self._plan = await plan_calls(self._request, self._view(), self._code, names, self._data, most)
         if self._plan is not None:
-            await self._context.ask_ahead(self._request, self._plan)
-            self._forget()  # it begins, and must not begin twice
+            try:
+                await self._context.ask_ahead(self._request, self._plan)
+            finally:
+                self._forget()  # it begins, and must not begin twice, or is denied
         self._started = self._context.clock.now()
         return await self._answer(sandbox)
 

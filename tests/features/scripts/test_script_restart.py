@@ -325,6 +325,20 @@ async def test_a_script_that_goes_on_or_ends_leaves_nothing(tmp_path: Path) -> N
     await end(scene, client)
 
 
+async def test_a_script_that_a_person_has_denied_leaves_nothing(tmp_path: Path) -> None:
+    code = 'return await call("up", "echo", {"n": 1})'
+    clock = FakeClock()
+    scene = asking_scene(tmp_path, clock)
+    client = ModernClient(scene.proxy)
+    parked = await ask(client, run(code))
+    assert len([*(tmp_path / suspended.FOLDER).glob("*.script")]) == 1
+    await clock.pass_(READ_S)
+    done = await ask(client, {**run(code), **retry_of(parked, {"action": "decline"})})
+    assert "denied" in json.dumps(done)
+    assert [*(tmp_path / suspended.FOLDER).glob("*.script")] == []
+    await end(scene, client)
+
+
 async def test_a_script_that_has_begun_after_its_one_question_does_not_begin_twice(tmp_path: Path) -> None:
     code = 'first = await call("other", "echo", {"n": 1})\nreturn await call("up", "hidden", {"n": 2})'
     clock = FakeClock()
