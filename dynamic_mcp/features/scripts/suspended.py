@@ -126,10 +126,10 @@ class SuspendedScripts:
         id, key = _split(name)
         process = id.partition("-")[0]
         lock = paths.FileLock(self._folder / f"{process}{_LOCK}")
-        if self._file(id, _USED).exists() or process == self._process:
+        if process == self._process:
             raise StateRefused("used")
         if not self._file(id, _SCRIPT).exists():
-            raise StateRefused("restarted")
+            raise StateRefused("used" if self._file(id, _USED).exists() else "restarted")
         try:
             with lock.held(_ENDS_WITHIN_S):
                 return self._take(id, key, binding)
@@ -145,6 +145,8 @@ class SuspendedScripts:
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+        if self._file(id, _USED).exists():  # another process had it meanwhile
+            raise StateRefused("used")
         file = self._file(id, _SCRIPT)
         data = read_private(file, most=MOST_BYTES_OF_ONE + 1024)
         try:
