@@ -182,7 +182,6 @@ class Relay(Arrived):
     def answer_lost(self) -> None:
         """Tell the client, which cannot know whether its call has run."""
         self._connection = None
-        self._owners.forget(self.owner)
         if self._has_ended:
             return
         if self._head is None or self._length is not None:
