@@ -16,6 +16,7 @@ import pytest
 from dynamic_mcp.client import ClientInfo
 from dynamic_mcp.config.access import LOCAL_NAME, Profile
 from dynamic_mcp.config.resolved import GroupConfig
+from dynamic_mcp.features.scripts import run as script_run
 from dynamic_mcp.features.scripts import suspended
 from dynamic_mcp.features.scripts.config import Scripts
 from dynamic_mcp.identity import LOCAL
@@ -336,6 +337,18 @@ async def test_a_script_that_a_person_has_denied_leaves_nothing(tmp_path: Path) 
     done = await ask(client, {**run(code), **retry_of(parked, {"action": "decline"})})
     assert "denied" in json.dumps(done)
     assert [*(tmp_path / suspended.FOLDER).glob("*.script")] == []
+    await end(scene, client)
+
+
+async def test_a_script_that_asks_nothing_is_not_made_ready_to_be_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(script_run, "_bind", None)
+    scene = Scene(answering, state_folder=tmp_path)
+    client = ModernClient(scene.proxy)
+    done = await ask(client, run("return input", 1))
+    assert done["result"]["content"][0]["text"] == "1"
+    assert not (tmp_path / suspended.FOLDER).exists()
     await end(scene, client)
 
 
