@@ -126,10 +126,10 @@ class SuspendedScripts:
         id, key = _split(name)
         process = id.partition("-")[0]
         lock = paths.FileLock(self._folder / f"{process}{_LOCK}")
-        if self._file(id, _USED).exists() or process == self._process:
+        if process == self._process:
             raise StateRefused("used")
-        if not self._file(id, _SCRIPT).exists():
-            raise StateRefused("restarted")
+        if not self._file(id, _SCRIPT).exists():  # it goes after the other has come
+            raise StateRefused("used" if self._file(id, _USED).exists() else "restarted")
         try:
             with lock.held(_ENDS_WITHIN_S):
                 return self._take(id, key, binding)
@@ -146,6 +146,8 @@ class SuspendedScripts:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         file = self._file(id, _SCRIPT)
+        if self._file(id, _USED).exists():  # since another one has had the lock
+            raise StateRefused("used")
         data = read_private(file, most=MOST_BYTES_OF_ONE + 1024)
         try:
             opened = AESGCM(key).decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], _bound(id, binding))

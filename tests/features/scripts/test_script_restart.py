@@ -86,6 +86,12 @@ async def park(folder: Path, code: str = MIDDLE, **changes: Json) -> tuple[Json,
     return answer, run(code)
 
 
+def binding_of(params: Json) -> bytes:
+    """Return what a script that is called with these params is bound to on disk."""
+    arguments = [LOCAL.issuer, LOCAL.subject, None, None, params["arguments"]]
+    return sha256(json.dumps(arguments, sort_keys=True).encode()).digest()
+
+
 def reason(answer: Json) -> str:
     """Return why a state was refused."""
     assert "error" in answer, answer
@@ -227,6 +233,27 @@ async def test_a_state_is_used_once(tmp_path: Path) -> None:
     assert sorted("result" in each for each in answers) == [False, False, True]
     assert {reason(each) for each in answers if "error" in each} == {"used"}
     await end(scene, client)
+
+
+async def test_a_state_that_another_process_uses_at_this_moment_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parked, params = await park(tmp_path)
+    folder = tmp_path / suspended.FOLDER
+    name, binding = parked["result"]["requestState"].split(".", 3)[3], binding_of(params)
+    first, second = suspended.SuspendedScripts(folder), suspended.SuspendedScripts(folder)
+    exists = Path.exists
+
+    def take_before(file: Path) -> bool:
+        if file.suffix == ".script":
+            monkeypatch.setattr(Path, "exists", exists)
+            first.take(name, binding)
+        return exists(file)
+
+    monkeypatch.setattr(Path, "exists", take_before)
+    with pytest.raises(StateRefused) as refused:
+        second.take(name, binding)
+    assert refused.value.reason == "used"
 
 
 @pytest.mark.parametrize("change", ["code", "input", "principal", "profile", "key", "id", "short", "path"])
@@ -406,10 +433,8 @@ def kept_calls(folder: Path, parked: Json, params: Json) -> list[str]:
     with tempfile.TemporaryDirectory() as other:
         for file in folder.glob("*.script"):
             shutil.copy(file, other)
-        arguments = [LOCAL.issuer, LOCAL.subject, None, None, params["arguments"]]
-        binding = sha256(json.dumps(arguments, sort_keys=True).encode()).digest()
         try:
-            script = suspended.SuspendedScripts(Path(other)).take(name, binding)
+            script = suspended.SuspendedScripts(Path(other)).take(name, binding_of(params))
         except StateRefused:
             return []
     return [call.outcome for call in sorted(script.calls, key=lambda each: each.name == "echo")]
