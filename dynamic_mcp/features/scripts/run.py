@@ -7,7 +7,7 @@ import json
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from hashlib import sha256
 
 import msgspec
@@ -104,7 +104,7 @@ class ScriptRun:
         functions: Functions = {"_call": self.call, "_tools": self.list_tools}
         self._execution = Execution(self._code, self._data, settings, functions, self._print_soon, self._on_resume)
         self._suspended = suspended
-        self._binding = _bind(request, arguments)
+        self._arguments = arguments
         self._kept = ""  # the name of what is on disk
         self._version = 0  # of what is kept
         self._given = ""  # the name that the client has
@@ -178,6 +178,11 @@ class ScriptRun:
         return ScriptFailed(f"it took more than {self._settings.total_s:g} s in all (the bound `total`)")
 
     # --- on disk -----------------------------------------------------------------------------------------
+
+    @cached_property
+    def _binding(self) -> bytes:
+        """What is on disk is bound to this; a long input takes a while, which only a script that is kept pays."""
+        return _bind(self._request, self._arguments)
 
     def _set_keep(self, keep: Callable[[SuspendedScripts, Mapping[str, Frame]], Awaitable[str]]) -> None:
         """Have the script kept like this while its client is asked; only clients that come back are."""

@@ -128,7 +128,7 @@ class SuspendedScripts:
         lock = paths.FileLock(self._folder / f"{process}{_LOCK}")
         if process == self._process:
             raise StateRefused("used")
-        if not self._file(id, _SCRIPT).exists():
+        if not self._file(id, _SCRIPT).exists():  # it goes after the other has come
             raise StateRefused("used" if self._file(id, _USED).exists() else "restarted")
         try:
             with lock.held(_ENDS_WITHIN_S):
@@ -145,9 +145,9 @@ class SuspendedScripts:
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-        if self._file(id, _USED).exists():  # another process had it meanwhile
-            raise StateRefused("used")
         file = self._file(id, _SCRIPT)
+        if self._file(id, _USED).exists():  # since another one has had the lock
+            raise StateRefused("used")
         data = read_private(file, most=MOST_BYTES_OF_ONE + 1024)
         try:
             opened = AESGCM(key).decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], _bound(id, binding))

@@ -16,6 +16,7 @@ import pytest
 from dynamic_mcp.client import ClientInfo
 from dynamic_mcp.config.access import LOCAL_NAME, Profile
 from dynamic_mcp.config.resolved import GroupConfig
+from dynamic_mcp.features.scripts import run as script_run
 from dynamic_mcp.features.scripts import suspended
 from dynamic_mcp.features.scripts.config import Scripts
 from dynamic_mcp.identity import LOCAL
@@ -83,6 +84,12 @@ async def park(folder: Path, code: str = MIDDLE, **changes: Json) -> tuple[Json,
     assert answer["result"]["resultType"] == "input_required", answer
     await end(scene, client)
     return answer, run(code)
+
+
+def binding_of(params: Json) -> bytes:
+    """Return what a script that is called with these params is bound to on disk."""
+    arguments = [LOCAL.issuer, LOCAL.subject, None, None, params["arguments"]]
+    return sha256(json.dumps(arguments, sort_keys=True).encode()).digest()
 
 
 def reason(answer: Json) -> str:
@@ -228,6 +235,27 @@ async def test_a_state_is_used_once(tmp_path: Path) -> None:
     await end(scene, client)
 
 
+async def test_a_state_that_another_process_uses_at_this_moment_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parked, params = await park(tmp_path)
+    folder = tmp_path / suspended.FOLDER
+    name, binding = parked["result"]["requestState"].split(".", 3)[3], binding_of(params)
+    first, second = suspended.SuspendedScripts(folder), suspended.SuspendedScripts(folder)
+    exists = Path.exists
+
+    def take_before(file: Path) -> bool:
+        if file.suffix == ".script":
+            monkeypatch.setattr(Path, "exists", exists)
+            first.take(name, binding)
+        return exists(file)
+
+    monkeypatch.setattr(Path, "exists", take_before)
+    with pytest.raises(StateRefused) as refused:
+        second.take(name, binding)
+    assert refused.value.reason == "used"
+
+
 @pytest.mark.parametrize("change", ["code", "input", "principal", "profile", "key", "id", "short", "path"])
 async def test_a_state_in_other_hands_or_for_another_call_is_refused(tmp_path: Path, change: str) -> None:
     parked, params = await park(tmp_path)
@@ -339,6 +367,18 @@ async def test_a_script_that_a_person_has_denied_leaves_nothing(tmp_path: Path) 
     await end(scene, client)
 
 
+async def test_a_script_that_asks_nothing_is_not_made_ready_to_be_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(script_run, "_bind", None)
+    scene = Scene(answering, state_folder=tmp_path)
+    client = ModernClient(scene.proxy)
+    done = await ask(client, run("return input", 1))
+    assert done["result"]["content"][0]["text"] == "1"
+    assert not (tmp_path / suspended.FOLDER).exists()
+    await end(scene, client)
+
+
 async def test_a_script_that_has_begun_after_its_one_question_does_not_begin_twice(tmp_path: Path) -> None:
     code = 'first = await call("other", "echo", {"n": 1})\nreturn await call("up", "hidden", {"n": 2})'
     clock = FakeClock()
@@ -393,10 +433,8 @@ def kept_calls(folder: Path, parked: Json, params: Json) -> list[str]:
     with tempfile.TemporaryDirectory() as other:
         for file in folder.glob("*.script"):
             shutil.copy(file, other)
-        arguments = [LOCAL.issuer, LOCAL.subject, None, None, params["arguments"]]
-        binding = sha256(json.dumps(arguments, sort_keys=True).encode()).digest()
         try:
-            script = suspended.SuspendedScripts(Path(other)).take(name, binding)
+            script = suspended.SuspendedScripts(Path(other)).take(name, binding_of(params))
         except StateRefused:
             return []
     return [call.outcome for call in sorted(script.calls, key=lambda each: each.name == "echo")]
