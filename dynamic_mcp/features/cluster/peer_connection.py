@@ -14,6 +14,7 @@ from msgspec import Struct
 _IDLE_FOR_S = 30.0
 _MAX_IDLE = 256
 _CONNECT_WITHIN_S = 2.0
+_MAX_HEAD_BYTES = 64 << 10
 UNIX = "http+unix"
 
 
@@ -52,6 +53,10 @@ class AnswerReceiver(Protocol):
         ...
 
 
+class _UnwantedAnswer(Exception):
+    """An interim answer, or an upgrade, neither of which we ask for."""
+
+
 class PeerConnection(asyncio.Protocol):
     """One connection; `send` is for one request at a time."""
 
@@ -61,6 +66,8 @@ class PeerConnection(asyncio.Protocol):
         self._receiver: AnswerReceiver | None = None
         self._parser: httptools.HttpResponseParser | None = None
         self._headers: list[tuple[bytes, bytes]] = []
+        self._head_bytes = 0  # of a head that has not ended, at least
+        self._has_head = False
         self._is_paused = False
 
     @property
@@ -72,6 +79,7 @@ class PeerConnection(asyncio.Protocol):
         self._receiver = receiver
         self._parser = httptools.HttpResponseParser(self)
         self._headers = []
+        self._head_bytes, self._has_head = 0, False
         if body:
             self._transport.writelines((head, body))
         else:
@@ -102,13 +110,19 @@ class PeerConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        if self._parser is None:  # nothing was asked
+        parser = self._parser
+        if parser is None:  # nothing was asked
             self._transport.abort()
             return
         try:
-            self._parser.feed_data(data)
+            parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             self._transport.abort()
+            return
+        if not self._has_head and parser is self._parser:  # or the next request was sent
+            self._head_bytes += len(data)
+            if self._head_bytes > _MAX_HEAD_BYTES:
+                self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._pool.remove(self)
@@ -122,6 +136,9 @@ class PeerConnection(asyncio.Protocol):
         self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
+        self._has_head = True
+        if self._parser is not None and self._parser.get_status_code() < 200:
+            raise _UnwantedAnswer
         if self._receiver is not None and self._parser is not None:
             self._receiver.answer_begun(self._parser.get_status_code(), self._headers)
 
