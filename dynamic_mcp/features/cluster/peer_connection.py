@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import ssl
 from typing import Protocol, cast
 from urllib.parse import unquote, urlsplit
@@ -16,6 +17,12 @@ _MAX_IDLE = 256
 _CONNECT_WITHIN_S = 2.0
 _MAX_HEAD_BYTES = 64 << 10
 UNIX = "http+unix"
+# What this machine lacks, whatever the other replica does.
+_OWN_LACKS = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL))
+
+
+class NoConnectionLeft(Exception):
+    """This machine can open no more connections now."""
 
 
 class Endpoint(Struct, frozen=True):
@@ -168,6 +175,11 @@ class ConnectionPool:
         self._idle: list[PeerConnection] = []
         self._open: set[PeerConnection] = set()
 
+    @property
+    def is_used(self) -> bool:
+        """Whether a request is in progress."""
+        return len(self._open) > len(self._idle)
+
     def take(self) -> PeerConnection | None:
         """Return an open connection without a request; None if there is none."""
         now = asyncio.get_running_loop().time()
@@ -179,20 +191,29 @@ class ConnectionPool:
         return None
 
     async def connect(self) -> PeerConnection:
-        """Return a new connection. Raises OSError, of which TimeoutError is one."""
-        loop, endpoint = asyncio.get_running_loop(), self.endpoint
-        async with asyncio.timeout(_CONNECT_WITHIN_S):
-            if endpoint.port:
-                _, connection = await loop.create_connection(
-                    lambda: PeerConnection(self),
-                    endpoint.address,
-                    endpoint.port,
-                    ssl=self._tls,
-                    server_hostname=endpoint.host,
-                )
-            else:
-                _, connection = await loop.create_unix_connection(lambda: PeerConnection(self), endpoint.address)
+        """Return a new connection. Raises NoConnectionLeft, and OSError, of which TimeoutError is one."""
+        try:
+            async with asyncio.timeout(_CONNECT_WITHIN_S):
+                connection = await self._connect()
+        except OSError as exc:
+            if exc.errno in _OWN_LACKS:
+                raise NoConnectionLeft(str(exc)) from exc
+            raise
         self._open.add(connection)
+        return connection
+
+    async def _connect(self) -> PeerConnection:
+        loop, endpoint = asyncio.get_running_loop(), self.endpoint
+        if endpoint.port:
+            _, connection = await loop.create_connection(
+                lambda: PeerConnection(self),
+                endpoint.address,
+                endpoint.port,
+                ssl=self._tls,
+                server_hostname=endpoint.host,
+            )
+        else:
+            _, connection = await loop.create_unix_connection(lambda: PeerConnection(self), endpoint.address)
         return connection
 
     def put(self, connection: PeerConnection) -> None:
@@ -205,6 +226,8 @@ class ConnectionPool:
 
     def remove(self, connection: PeerConnection) -> None:
         self._open.discard(connection)
+        if connection in self._idle:
+            self._idle.remove(connection)
 
     def close(self) -> None:
         """End all connections; requests in progress are lost."""

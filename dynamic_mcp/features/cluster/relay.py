@@ -12,9 +12,9 @@ from dynamic_mcp.face.http.arrival import Arrival, Arrived
 from dynamic_mcp.face.http.cluster import PEER_PATH
 from dynamic_mcp.face.http.exchange import Response
 from dynamic_mcp.face.http.messages import parse_message
-from dynamic_mcp.face.http.responses import JSON, refusal, too_long
+from dynamic_mcp.face.http.responses import JSON, RETRY_AFTER, refusal, too_long
 from dynamic_mcp.features.cluster.hop import FIELD
-from dynamic_mcp.features.cluster.peer_connection import ConnectionPool, PeerConnection
+from dynamic_mcp.features.cluster.peer_connection import ConnectionPool, NoConnectionLeft, PeerConnection
 from dynamic_mcp.mcp import wire
 
 # An answer whose length is known is passed on as a whole up to this length.
@@ -124,6 +124,9 @@ class Relay(Arrived):
             return
         try:
             connection = await pool.connect()
+        except NoConnectionLeft as exc:
+            self._respond(refusal(503, f"no connection to the replica of this session: {exc}", RETRY_AFTER))
+            return
         except OSError:
             self._owners.forget(self.owner)
             self._respond(refusal(404, _GONE))
