@@ -75,7 +75,7 @@ class PeerConnection(asyncio.Protocol):
         self._headers: list[tuple[bytes, bytes]] = []
         self._head_bytes = 0  # of a head that has not ended, at least
         self._has_head = False
-        self._is_paused = False
+        self.is_paused = False
 
     @property
     def is_open(self) -> bool:
@@ -93,13 +93,13 @@ class PeerConnection(asyncio.Protocol):
             self._transport.write(head)
 
     def pause_reading(self) -> None:
-        if not self._is_paused and self.is_open:
-            self._is_paused = True
+        if not self.is_paused and self.is_open:
+            self.is_paused = True
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        if self._is_paused and self.is_open:
-            self._is_paused = False
+        if self.is_paused and self.is_open:
+            self.is_paused = False
             self._transport.resume_reading()
 
     def abort(self) -> None:

@@ -167,8 +167,9 @@ class Relay(Arrived):
             return
         exchange = self.arrival.exchange
         exchange.write(data)
-        if exchange.buffered_bytes() > _UNREAD_BYTES and self._connection is not None:
-            self._connection.pause_reading()
+        connection = self._connection
+        if connection is not None and not connection.is_paused and exchange.buffered_bytes() > _UNREAD_BYTES:
+            connection.pause_reading()
             asyncio.get_running_loop().call_later(_UNREAD_EVERY_S, self._read_on)
 
     def answer_ended(self) -> None:
