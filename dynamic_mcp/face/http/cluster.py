@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from dynamic_mcp.face.http.arrival import Arrival
 from dynamic_mcp.face.http.exchange import BodyReceiver, RequestHead, Response
+from dynamic_mcp.face.http.responses import Headers
 from dynamic_mcp.identity import Authentication
 
 # Other replicas send requests below this path.
@@ -45,11 +46,16 @@ class ReplicaSet(Protocol):
         """Return the id of a new session of this replica; `is_old` is one of the transport of 2024-11-05."""
         ...
 
-    def forward(self, arrival: Arrival, session_id: bytes, *, is_old: bool = False) -> BodyReceiver | None:
-        """Return what passes a request on to the replica of its session; None if no other replica has the session."""
+    def forward(
+        self, arrival: Arrival, session_id: bytes, cors: Headers, *, is_old: bool = False
+    ) -> BodyReceiver | None:
+        """Return what passes a request on to the replica of its session; None if no other replica has the session.
+
+        `cors` are headers of answers that are our own.
+        """
         ...
 
-    def watch(self, arrival: Arrival, receiver: BodyReceiver) -> BodyReceiver:
+    def watch(self, arrival: Arrival, receiver: BodyReceiver, cors: Headers) -> BodyReceiver:
         """Return what takes a request of a modern client, and passes the retry of a call on to where that waits."""
         ...
 

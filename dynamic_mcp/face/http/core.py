@@ -287,7 +287,7 @@ class HttpFace:
             receiver = self._modern.receive(arrival, cors=checked.cors)
             if self.cluster is None or isinstance(arrival.authentication, PeerAuthentication):
                 return receiver
-            return self.cluster.watch(arrival, receiver)
+            return self.cluster.watch(arrival, receiver, checked.cors)
         session: HttpSession | None = None
         if b"mcp-session-id" in headers:
             found = self._find(arrival)
@@ -345,7 +345,7 @@ class HttpFace:
         """Return what passes a request on to the replica that has its session, unless a replica has passed it on."""
         if self.cluster is None or isinstance(arrival.authentication, PeerAuthentication):
             return None
-        return self.cluster.forward(arrival, id, is_old=is_old)
+        return self.cluster.forward(arrival, id, self._guard.cors_headers(arrival.head.headers), is_old=is_old)
 
     # --- the transport of 2024-11-05 -------------------------------------------------------------------
 

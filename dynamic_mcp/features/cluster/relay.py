@@ -12,7 +12,7 @@ from dynamic_mcp.face.http.arrival import Arrival, Arrived
 from dynamic_mcp.face.http.cluster import PEER_PATH
 from dynamic_mcp.face.http.exchange import Response
 from dynamic_mcp.face.http.messages import parse_message
-from dynamic_mcp.face.http.responses import JSON, RETRY_AFTER, refusal, too_long
+from dynamic_mcp.face.http.responses import JSON, RETRY_AFTER, Headers, refusal, too_long, with_headers
 from dynamic_mcp.features.cluster.hop import FIELD
 from dynamic_mcp.features.cluster.peer_connection import ConnectionPool, NoConnectionLeft, PeerConnection
 from dynamic_mcp.mcp import wire
@@ -58,6 +58,7 @@ class Relay(Arrived):
         "_answer",
         "_body",
         "_connection",
+        "_cors",
         "_has_ended",
         "_head",
         "_heard_at",
@@ -69,13 +70,21 @@ class Relay(Arrived):
     )
 
     def __init__(
-        self, owners: Owners, arrival: Arrival, owner: str, max_body_bytes: int, *, needs_client: bool
+        self,
+        owners: Owners,
+        arrival: Arrival,
+        owner: str,
+        max_body_bytes: int,
+        *,
+        cors: Headers,
+        needs_client: bool,
     ) -> None:
         self.arrival = arrival
         self.owner = owner
         self.max_body_bytes = max_body_bytes
         self.needs_client = needs_client
         self._owners = owners
+        self._cors = cors
         self._body = b""
         self._connection: PeerConnection | None = None
         self._has_ended = False
@@ -242,7 +251,7 @@ class Relay(Arrived):
     def _respond(self, response: Response) -> None:
         if not self._has_ended:
             self._finish()
-            self.arrival.exchange.respond(response)
+            self.arrival.exchange.respond(with_headers(response, self._cors))
 
     def _end(self) -> None:
         if not self._has_ended:

@@ -11,7 +11,7 @@ from dynamic_mcp import __version__
 from dynamic_mcp.face.http.arrival import Arrival
 from dynamic_mcp.face.http.cluster import PEER_PATH, PeerRequest, ReplicaStatus
 from dynamic_mcp.face.http.exchange import BodyReceiver, RequestHead, Response
-from dynamic_mcp.face.http.responses import JSON, refusal
+from dynamic_mcp.face.http.responses import JSON, Headers, refusal
 from dynamic_mcp.features.cluster.config import Cluster as Settings
 from dynamic_mcp.features.cluster.hop import FIELD, HopRefused, HopSigner
 from dynamic_mcp.features.cluster.peer_connection import ConnectionPool, Endpoint
@@ -70,24 +70,28 @@ class ClusterService:
     def make_session_id(self, arrival: Arrival, *, is_old: bool) -> str:
         return self._ids.make(arrival.authentication.principal, arrival.route, is_old=is_old)
 
-    def forward(self, arrival: Arrival, session_id: bytes, *, is_old: bool = False) -> BodyReceiver | None:
+    def forward(
+        self, arrival: Arrival, session_id: bytes, cors: Headers, *, is_old: bool = False
+    ) -> BodyReceiver | None:
         principal = arrival.authentication.principal
         owner = self._ids.owner_of(session_id, principal, arrival.route, is_old=is_old)
         if owner is None or owner == self.settings.replica:
             return None
-        return self._relay(arrival, owner)
+        return self._relay(arrival, owner, cors)
 
-    def _relay(self, arrival: Arrival, owner: str, *, needs_client: bool = False) -> Relay:
+    def _relay(self, arrival: Arrival, owner: str, cors: Headers, *, needs_client: bool = False) -> Relay:
         self._forwarded += 1
-        relay = Relay(self, arrival, owner, self._max_body_bytes, needs_client=needs_client)
+        relay = Relay(self, arrival, owner, self._max_body_bytes, cors=cors, needs_client=needs_client)
         self._relays.add(relay)
         return relay
 
-    def watch(self, arrival: Arrival, receiver: BodyReceiver) -> BodyReceiver:
+    def watch(self, arrival: Arrival, receiver: BodyReceiver, cors: Headers) -> BodyReceiver:
         async def find(process: str) -> Relay | None:
             owner = "" if process == self._own_process() else await self._peers.find_process(process)
             is_other = owner not in ("", self.settings.replica)
-            return self._relay(arrival, owner, needs_client=True) if is_other else None
+            if not is_other or not await self._peers.is_alive(owner):
+                return None
+            return self._relay(arrival, owner, cors, needs_client=True)
 
         return MaybeRetry(receiver, find, self._work.create)
 

@@ -182,6 +182,23 @@ async def test_a_session_whose_replica_is_gone_is_answered_404(elsewhere: McpCli
     assert refused.value.status == 404
 
 
+async def test_a_page_may_read_that_its_session_is_gone() -> None:
+    origin = "https://app.example.com"
+    async with (
+        replicas(allowed_origins=(origin,)) as pair,
+        HttpClient(pair[0].url) as first,
+        HttpClient(pair[1].url) as second,
+    ):
+        client = McpClient(first, headers={"Origin": origin})
+        await client.initialize()
+        client.http = second
+        await pair[0].service.finish(0)
+        with pytest.raises(Refused) as refused:
+            await client.request("ping")
+        assert refused.value.status == 404
+        assert refused.value.headers["access-control-allow-origin"] == origin
+
+
 async def test_a_call_whose_replica_ends_may_have_run(elsewhere: McpClient, pair: list[Replica]) -> None:
     message = elsewhere.message("tools/call", call_of("wait", {"key": "k"}))
     call = asyncio.create_task(elsewhere.post(message))
@@ -269,6 +286,17 @@ async def test_a_retry_whose_replica_is_gone_is_refused(pair: list[Replica]) -> 
         retry = {**call_of("elicit"), "requestState": asked["requestState"], "inputResponses": {}}
         with pytest.raises(Refused) as refused:
             await modern_call(second, retry)
+        assert b"restarted" in refused.value.body
+
+
+async def test_a_retry_is_refused_though_its_replica_was_known(pair: list[Replica]) -> None:
+    async with HttpClient(pair[0].url) as first, HttpClient(pair[1].url) as second:
+        states = [(await modern_call(first, call_of("elicit")))["requestState"] for _ in range(2)]
+        retries = [{**call_of("elicit"), "requestState": each, "inputResponses": {}} for each in states]
+        await modern_call(second, retries[0])
+        await pair[0].service.finish(0)
+        with pytest.raises(Refused) as refused:
+            await modern_call(second, retries[1])
         assert b"restarted" in refused.value.body
 
 
