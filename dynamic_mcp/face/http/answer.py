@@ -38,6 +38,10 @@ class Wire(Protocol):
         """Close the connection without calling `disconnected`."""
         ...
 
+    def admit_peer(self) -> None:
+        """Limit the connection no longer by its address."""
+        ...
+
 
 class AnswerState(Enum):
     """The progress of an answer."""
@@ -124,6 +128,9 @@ class HttpExchange:
         if self.state is not ENDED:
             self.state = ENDED
             self._wire.abort_exchange()
+
+    def admit_peer(self) -> None:
+        self._wire.admit_peer()
 
     def drop(self) -> None:
         """Send nothing more: the client disconnected, or the connection itself has answered."""

@@ -225,6 +225,9 @@ class AsgiExchange:
         if self.delivery is not None:
             self.delivery.cancel()
 
+    def admit_peer(self) -> None:
+        """Do nothing: the server limits its connections."""
+
     def refuse(self, refusal: HttpRefusal) -> None:
         """Answer instead of the handler."""
         body = refusal.reason.encode() + b"\n"

@@ -223,6 +223,11 @@ class HttpConnection(asyncio.Protocol):
         self._exchange = self._receiver = None
         self._transport.abort()
 
+    def admit_peer(self) -> None:
+        if self._site:
+            self._connections.admission.end_request(self._site)
+            self._site = ""
+
     # --- one request after another ---------------------------------------------------------------------
 
     def _advance(self) -> None:

@@ -201,7 +201,10 @@ class HttpFace:
     def _begin_for_peer(self, request: PeerRequest | Response, exchange: Exchange) -> BodyReceiver | Response:
         """Serve a request that another replica has passed on, after its own checks of the client."""
         if isinstance(request, Response):
+            if request.status == 200:
+                exchange.admit_peer()
             return request
+        exchange.admit_peer()
         head = request.head
         route = self._paths.find(head.target.partition(b"?")[0], head.root_path)
         if route is None:

@@ -77,6 +77,10 @@ class Exchange(Protocol):
         """Close the connection at once, without a call of `disconnected`."""
         ...
 
+    def admit_peer(self) -> None:
+        """Limit the connection no longer by its address: another replica has opened it for its clients."""
+        ...
+
 
 class BodyReceiver(Protocol):
     """Takes the body of a request that was not answered by its head."""

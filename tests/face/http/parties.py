@@ -68,6 +68,8 @@ class Reply:
         self.is_aborted = self.has_ended = True
         self._change()
 
+    def admit_peer(self) -> None: ...
+
     # --- the client ------------------------------------------------------------------------------------
 
     @property

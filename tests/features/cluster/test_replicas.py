@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from dynamic_mcp.face.http import limits
 from tests.fakes import BOUND_S, Json, text_of
 from tests.features.cluster.replicas import BEARER, KEY, Replica, RoundRobin, as_user, replicas, status_of
 from tests.http_client import HttpClient
@@ -120,6 +121,24 @@ async def test_a_client_listens_and_resumes_over_another_replica(elsewhere: McpC
         assert text_of((await call.until(id))["result"]) == "waited"
     upstream.say({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "error", "data": "x"}})
     assert (await stream.hear("notifications/message"))["params"]["data"] == "x"
+
+
+async def test_connections_of_replicas_are_not_limited_by_address(
+    pair: list[Replica], elsewhere: McpClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = 4
+    monkeypatch.setattr(limits, "CONNECTIONS_OF_ADDRESS", count)
+    streams = []
+    for n in range(count):
+        params = {**call_of("wait", {"key": str(n)}), "_meta": {"progressToken": n}}
+        id, stream = await elsewhere.begin("tools/call", params)
+        await stream.hear("notifications/progress")
+        streams.append((id, stream))
+    async with HttpClient(pair[0].url) as http:
+        elsewhere.http = http
+        for n, (id, stream) in enumerate(streams):
+            await elsewhere.call("up", "release", {"key": str(n)})
+            assert text_of((await stream.until(id))["result"]) == "waited"
 
 
 async def test_a_session_is_deleted_over_another_replica(elsewhere: McpClient) -> None:
