@@ -35,8 +35,6 @@ from tests.history.violations import Rule, Violation, show
 
 __all__ = ["Rule", "Violation", "is_waiting_for_upstreams", "judge", "show"]
 
-# Whether what was sent first comes first, though over another stream. Two connections of their own promise no order.
-streams_keep_order = True
 UI = "io.modelcontextprotocol/ui"
 # What an upstream hears of a moment after a session is over.
 _SETTLES = (Rule.NOT_CANCELLED, Rule.NOT_UNSUBSCRIBED, Rule.OUTLIVES)
@@ -371,7 +369,7 @@ class Session:
         if "refused" in line.decode() and operation.name == "ask" and not operation.may_be_refused:
             yield Rule.REFUSED, _shown(line)
         yield from self._judge_origin(request, message["result"], line)
-        if request.method == "resources/unsubscribe" and streams_keep_order:
+        if request.method == "resources/unsubscribe":
             self._uris.discard(request.params["uri"])
         yield from self._judge_tasks_in(request, message["result"], line)
 
