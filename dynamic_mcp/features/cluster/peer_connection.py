@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import ssl
 from typing import Protocol, cast
 from urllib.parse import unquote, urlsplit
@@ -14,7 +15,14 @@ from msgspec import Struct
 _IDLE_FOR_S = 30.0
 _MAX_IDLE = 256
 _CONNECT_WITHIN_S = 2.0
+_MAX_HEAD_BYTES = 64 << 10
 UNIX = "http+unix"
+# What this machine lacks, whatever the other replica does.
+_OWN_LACKS = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL))
+
+
+class NoConnectionLeft(Exception):
+    """This machine can open no more connections now."""
 
 
 class Endpoint(Struct, frozen=True):
@@ -52,6 +60,10 @@ class AnswerReceiver(Protocol):
         ...
 
 
+class _UnwantedAnswer(Exception):
+    """An interim answer, or an upgrade, neither of which we ask for."""
+
+
 class PeerConnection(asyncio.Protocol):
     """One connection; `send` is for one request at a time."""
 
@@ -61,7 +73,9 @@ class PeerConnection(asyncio.Protocol):
         self._receiver: AnswerReceiver | None = None
         self._parser: httptools.HttpResponseParser | None = None
         self._headers: list[tuple[bytes, bytes]] = []
-        self._is_paused = False
+        self._head_bytes = 0  # of a head that has not ended, at least
+        self._has_head = False
+        self.is_paused = False
 
     @property
     def is_open(self) -> bool:
@@ -72,19 +86,20 @@ class PeerConnection(asyncio.Protocol):
         self._receiver = receiver
         self._parser = httptools.HttpResponseParser(self)
         self._headers = []
+        self._head_bytes, self._has_head = 0, False
         if body:
             self._transport.writelines((head, body))
         else:
             self._transport.write(head)
 
     def pause_reading(self) -> None:
-        if not self._is_paused and self.is_open:
-            self._is_paused = True
+        if not self.is_paused and self.is_open:
+            self.is_paused = True
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        if self._is_paused and self.is_open:
-            self._is_paused = False
+        if self.is_paused and self.is_open:
+            self.is_paused = False
             self._transport.resume_reading()
 
     def abort(self) -> None:
@@ -102,13 +117,19 @@ class PeerConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        if self._parser is None:  # nothing was asked
+        parser = self._parser
+        if parser is None:  # nothing was asked
             self._transport.abort()
             return
         try:
-            self._parser.feed_data(data)
+            parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             self._transport.abort()
+            return
+        if not self._has_head and parser is self._parser:  # or the next request was sent
+            self._head_bytes += len(data)
+            if self._head_bytes > _MAX_HEAD_BYTES:
+                self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._pool.remove(self)
@@ -122,6 +143,9 @@ class PeerConnection(asyncio.Protocol):
         self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
+        self._has_head = True
+        if self._parser is not None and self._parser.get_status_code() < 200:
+            raise _UnwantedAnswer
         if self._receiver is not None and self._parser is not None:
             self._receiver.answer_begun(self._parser.get_status_code(), self._headers)
 
@@ -151,6 +175,11 @@ class ConnectionPool:
         self._idle: list[PeerConnection] = []
         self._open: set[PeerConnection] = set()
 
+    @property
+    def is_used(self) -> bool:
+        """Whether a request is in progress."""
+        return len(self._open) > len(self._idle)
+
     def take(self) -> PeerConnection | None:
         """Return an open connection without a request; None if there is none."""
         now = asyncio.get_running_loop().time()
@@ -162,20 +191,29 @@ class ConnectionPool:
         return None
 
     async def connect(self) -> PeerConnection:
-        """Return a new connection. Raises OSError, of which TimeoutError is one."""
-        loop, endpoint = asyncio.get_running_loop(), self.endpoint
-        async with asyncio.timeout(_CONNECT_WITHIN_S):
-            if endpoint.port:
-                _, connection = await loop.create_connection(
-                    lambda: PeerConnection(self),
-                    endpoint.address,
-                    endpoint.port,
-                    ssl=self._tls,
-                    server_hostname=endpoint.host,
-                )
-            else:
-                _, connection = await loop.create_unix_connection(lambda: PeerConnection(self), endpoint.address)
+        """Return a new connection. Raises NoConnectionLeft, and OSError, of which TimeoutError is one."""
+        try:
+            async with asyncio.timeout(_CONNECT_WITHIN_S):
+                connection = await self._connect()
+        except OSError as exc:
+            if exc.errno in _OWN_LACKS:
+                raise NoConnectionLeft(str(exc)) from exc
+            raise
         self._open.add(connection)
+        return connection
+
+    async def _connect(self) -> PeerConnection:
+        loop, endpoint = asyncio.get_running_loop(), self.endpoint
+        if endpoint.port:
+            _, connection = await loop.create_connection(
+                lambda: PeerConnection(self),
+                endpoint.address,
+                endpoint.port,
+                ssl=self._tls,
+                server_hostname=endpoint.host,
+            )
+        else:
+            _, connection = await loop.create_unix_connection(lambda: PeerConnection(self), endpoint.address)
         return connection
 
     def put(self, connection: PeerConnection) -> None:
@@ -188,6 +226,8 @@ class ConnectionPool:
 
     def remove(self, connection: PeerConnection) -> None:
         self._open.discard(connection)
+        if connection in self._idle:
+            self._idle.remove(connection)
 
     def close(self) -> None:
         """End all connections; requests in progress are lost."""

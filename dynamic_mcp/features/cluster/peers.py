@@ -6,16 +6,18 @@ The config says where to look. Each address is asked for its name, when a sessio
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import ssl
 from collections.abc import Callable, Sequence
+from enum import Enum, auto
 from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
 
 from dynamic_mcp.features.cluster.config import DNS
-from dynamic_mcp.features.cluster.peer_connection import ConnectionPool, Endpoint
+from dynamic_mcp.features.cluster.peer_connection import ConnectionPool, Endpoint, NoConnectionLeft
 from dynamic_mcp.system.decoding import decode_as
 from dynamic_mcp.system.task_set import TaskSet
 
@@ -23,7 +25,10 @@ log = logging.getLogger("dynamic_mcp")
 
 # How long an address may take to say its name, and how often unknown names make us look again.
 _ANSWER_WITHIN_S, _LOOK_EVERY_S = 2.0, 1.0
+# How long a request waits for that; a name server may take longer.
+_FOUND_WITHIN_S = 10.0
 _MAX_PEERS = 1000
+_MAX_BYTES = 4096
 
 
 class Introduction(Struct, frozen=True):
@@ -34,6 +39,17 @@ class Introduction(Struct, frozen=True):
     process: str = ""  # in the states of calls that wait
 
 
+class NoIntroduction(Enum):
+    """Why an address has not said which replica it is."""
+
+    FULL = auto()
+    """It, or this machine, has no connection left."""
+    SILENT = auto()
+    """It does not answer: it may be busy, or hang."""
+    GONE = auto()
+    """No replica of this service is there."""
+
+
 class ReplicaFinder:
     """Finds replicas by their names. `question` returns the head of the request that asks an address for its name."""
 
@@ -41,6 +57,8 @@ class ReplicaFinder:
         self._urls = urls
         self._question = question
         self._pools: dict[Endpoint, ConnectionPool] = {}
+        self._addresses: dict[str, list[Endpoint]] = {}  # by URL
+        self._introductions: dict[Endpoint, Introduction] = {}
         self._names: dict[str, Endpoint] = {}
         self._processes: dict[str, str] = {}  # names by processes
         self._unreachable: set[Endpoint] = set()
@@ -53,7 +71,7 @@ class ReplicaFinder:
     @property
     def names(self) -> list[str]:
         """The replicas that are known, this one included if it is among the peers."""
-        return sorted(self._names)
+        return sorted(name for name, endpoint in self._names.items() if endpoint not in self._unreachable)
 
     @property
     def unreachable(self) -> int:
@@ -81,7 +99,7 @@ class ReplicaFinder:
     async def _look_again(self) -> None:
         if self._next_look is None:
             self._next_look = self._work.create(self._look_soon(), name="look for other replicas")
-        await asyncio.wait([self._next_look])
+        await asyncio.wait([self._next_look], timeout=_FOUND_WITHIN_S)
 
     async def is_alive(self, name: str) -> bool:
         """Return whether a replica answers, twice asked."""
@@ -90,20 +108,23 @@ class ReplicaFinder:
             return False
         for _ in range(2):
             said = await self._ask(pool)
-            if said is not None and said.name == name:
+            if said is NoIntroduction.FULL or (isinstance(said, Introduction) and said.name == name):
                 return True
         return False
 
     def forget(self, name: str) -> None:
         """Look for a replica again, since its address does not answer."""
-        self._names.pop(name, None)
+        endpoint = self._names.pop(name, None)
+        if endpoint is not None:
+            self._introductions.pop(endpoint, None)
 
     async def _look_soon(self) -> None:
         """Ask all addresses again: the name may be that of a replica that has just begun."""
         passed_s = asyncio.get_running_loop().time() - self._looked_at
         await asyncio.sleep(max(0.0, _LOOK_EVERY_S - passed_s))
-        self._next_look = None  # whoever asks from now on may need a later one
-        await self.look()
+        async with self._looking:
+            self._next_look = None  # whoever asks from now on may need a later one
+            await self._look()
 
     async def look(self) -> None:
         """Ask all addresses for their names."""
@@ -113,22 +134,30 @@ class ReplicaFinder:
     async def _look(self) -> None:
         try:
             found = [each for urls in await asyncio.gather(*map(self._resolve, self._urls)) for each in urls]
-            endpoints = [*dict.fromkeys(found)][:_MAX_PEERS]
+            used = [each for each, pool in self._pools.items() if pool.is_used]  # what drains may be listed no more
+            endpoints = [*dict.fromkeys((*found[:_MAX_PEERS], *used))]
             for gone in self._pools.keys() - set(endpoints):
                 self._pools.pop(gone).close()
             for endpoint in endpoints:
                 if endpoint not in self._pools:
                     self._pools[endpoint] = ConnectionPool(endpoint, self._find_tls(endpoint))
-            introductions = await asyncio.gather(*(self._ask(self._pools[each]) for each in endpoints))
-            names: dict[str, Endpoint] = {}
+            answers = await asyncio.gather(*(self._ask(self._pools[each]) for each in endpoints))
+            introductions: dict[Endpoint, Introduction] = {}
             self._unreachable = set()
-            for endpoint, said in zip(endpoints, introductions, strict=True):
-                if said is None:
-                    self._unreachable.add(endpoint)
-                elif names.setdefault(said.name, endpoint) != endpoint:
+            for endpoint, said in zip(endpoints, answers, strict=True):
+                if isinstance(said, Introduction):
+                    introductions[endpoint] = said
+                    continue
+                self._unreachable.add(endpoint)
+                if said is not NoIntroduction.GONE and endpoint in self._introductions:
+                    introductions[endpoint] = self._introductions[endpoint]
+            self._introductions = introductions
+            names: dict[str, Endpoint] = {}
+            for endpoint, said in introductions.items():
+                if names.setdefault(said.name, endpoint) != endpoint:
                     log.warning("two replicas have the name `%s`: %s and %s", said.name, names[said.name], endpoint)
             self._names = names
-            self._processes = {each.process: each.name for each in introductions if each is not None and each.process}
+            self._processes = {each.process: each.name for each in introductions.values() if each.process}
         finally:
             self._looked_at = asyncio.get_running_loop().time()
 
@@ -148,13 +177,14 @@ class ReplicaFinder:
         parts = urlsplit(url.removeprefix(DNS))
         try:
             found = await asyncio.get_running_loop().getaddrinfo(parts.hostname, endpoint.port, proto=6)  # TCP
-        except OSError as exc:
+        except (OSError, UnicodeError) as exc:
             log.warning("the replicas at `%s` cannot be found: %s", url, exc)
-            return []
-        return [Endpoint(str(address[0]), endpoint.port, endpoint.host) for *_, address in found]
+            return self._addresses.get(url, [])
+        self._addresses[url] = [Endpoint(str(address[0]), endpoint.port, endpoint.host) for *_, address in found]
+        return self._addresses[url]
 
-    async def _ask(self, pool: ConnectionPool) -> Introduction | None:
-        """Return what a replica says of itself; None if it does not answer."""
+    async def _ask(self, pool: ConnectionPool) -> Introduction | NoIntroduction:
+        """Ask a replica what it says of itself."""
         answer = _Introducing()
         try:
             async with asyncio.timeout(_ANSWER_WITHIN_S):
@@ -165,8 +195,12 @@ class ReplicaFinder:
                 except asyncio.CancelledError:
                     connection.abort()
                     raise
-        except OSError:  # of which TimeoutError is one
-            return None
+        except NoConnectionLeft:
+            return NoIntroduction.FULL
+        except TimeoutError:
+            return NoIntroduction.SILENT
+        except OSError:
+            return NoIntroduction.GONE
 
     def _find_tls(self, endpoint: Endpoint) -> ssl.SSLContext | None:
         if endpoint.host is None:
@@ -180,7 +214,7 @@ class _Introducing:
     """Reads the answer to the question for a name."""
 
     def __init__(self) -> None:
-        self.result: asyncio.Future[Introduction | None] = asyncio.get_running_loop().create_future()
+        self.result: asyncio.Future[Introduction | NoIntroduction] = asyncio.get_running_loop().create_future()
         self._status = 0
         self._body = b""
 
@@ -188,18 +222,17 @@ class _Introducing:
         self._status = status
 
     def answer_continued(self, data: bytes) -> None:
-        self._body += data[:4096]
+        if len(self._body) + len(data) <= _MAX_BYTES:
+            self._body += data
 
     def answer_ended(self) -> None:
-        said = None
+        said: Introduction | NoIntroduction = NoIntroduction.FULL if self._status == 503 else NoIntroduction.GONE
         if self._status == 200:
-            try:
-                said = decode_as(self._body[:4096], Introduction)
-            except msgspec.MsgspecError:
-                said = None
+            with contextlib.suppress(msgspec.MsgspecError):
+                said = decode_as(self._body, Introduction)
         if not self.result.done():
             self.result.set_result(said)
 
     def answer_lost(self) -> None:
         if not self.result.done():
-            self.result.set_result(None)
+            self.result.set_result(NoIntroduction.GONE)

@@ -12,9 +12,9 @@ from dynamic_mcp.face.http.arrival import Arrival, Arrived
 from dynamic_mcp.face.http.cluster import PEER_PATH
 from dynamic_mcp.face.http.exchange import Response
 from dynamic_mcp.face.http.messages import parse_message
-from dynamic_mcp.face.http.responses import JSON, refusal, too_long
+from dynamic_mcp.face.http.responses import JSON, RETRY_AFTER, refusal, too_long
 from dynamic_mcp.features.cluster.hop import FIELD
-from dynamic_mcp.features.cluster.peer_connection import ConnectionPool, PeerConnection
+from dynamic_mcp.features.cluster.peer_connection import ConnectionPool, NoConnectionLeft, PeerConnection
 from dynamic_mcp.mcp import wire
 
 # An answer whose length is known is passed on as a whole up to this length.
@@ -124,6 +124,9 @@ class Relay(Arrived):
             return
         try:
             connection = await pool.connect()
+        except NoConnectionLeft as exc:
+            self._respond(refusal(503, f"no connection to the replica of this session: {exc}", RETRY_AFTER))
+            return
         except OSError:
             self._owners.forget(self.owner)
             self._respond(refusal(404, _GONE))
@@ -164,8 +167,9 @@ class Relay(Arrived):
             return
         exchange = self.arrival.exchange
         exchange.write(data)
-        if exchange.buffered_bytes() > _UNREAD_BYTES and self._connection is not None:
-            self._connection.pause_reading()
+        connection = self._connection
+        if connection is not None and not connection.is_paused and exchange.buffered_bytes() > _UNREAD_BYTES:
+            connection.pause_reading()
             asyncio.get_running_loop().call_later(_UNREAD_EVERY_S, self._read_on)
 
     def answer_ended(self) -> None:

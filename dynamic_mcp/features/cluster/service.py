@@ -108,7 +108,7 @@ class ClusterService:
 
     def tick(self, is_valid: Callable[[Authentication], bool]) -> None:
         for relay in [*self._relays]:
-            if relay.is_stream and not is_valid(relay.arrival.authentication):
+            if relay.is_stream and (self._drained is not None or not is_valid(relay.arrival.authentication)):
                 relay.end_stream()
         now = asyncio.get_running_loop().time()
         owners = {each.owner for each in self._relays if each.is_silent_since(now - _SILENT_FOR_S)}
@@ -134,12 +134,12 @@ class ClusterService:
         return [each for each in self._relays if each.owner == owner]
 
     async def drain(self, within_s: float) -> None:
+        self._drained = asyncio.Event()
         for relay in [*self._relays]:
             if relay.is_stream:
                 relay.end_stream()
         if not self._relays:
             return
-        self._drained = asyncio.Event()
         try:
             async with asyncio.timeout(within_s):
                 await self._drained.wait()

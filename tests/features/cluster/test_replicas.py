@@ -194,6 +194,27 @@ async def test_a_call_whose_replica_ends_may_have_run(elsewhere: McpClient, pair
     assert "may have run" in answer["error"]["message"]
 
 
+async def test_a_replica_that_ends_does_not_wait_for_streams_that_are_opened_again(
+    elsewhere: McpClient, pair: list[Replica]
+) -> None:
+    stream = await elsewhere.listen()
+    arguments = call_of("wait", {"key": "k"})
+    id, call = await elsewhere.begin("tools/call", {**arguments, "_meta": {"progressToken": "p"}})
+    await call.hear("notifications/progress")
+    ending = asyncio.create_task(pair[1].service.finish(10 * BOUND_S))
+    while await stream.next() is not None:
+        pass
+    again = await elsewhere.listen()
+    async with HttpClient(pair[0].url) as http:
+        elsewhere.http = http
+        await elsewhere.call("up", "release", {"key": "k"})
+    assert text_of((await call.until(id))["result"]) == "waited"
+    async with asyncio.timeout(BOUND_S):
+        while await again.next() is not None:
+            pass
+        await ending
+
+
 @pytest.mark.parametrize("path", ["/cluster/mcp", "/cluster/replica", "/cluster/"])
 @pytest.mark.parametrize("field", ["", "x", "e30.e30", "a.b.c"])
 async def test_a_request_that_no_replica_has_signed_is_refused(elsewhere: McpClient, path: str, field: str) -> None:
