@@ -139,7 +139,9 @@ def _warning_finding(warning: str) -> Finding:
     hint = "set it, or write `${NAME:-default}`"
     if where.startswith("settings.http.auth") and where.endswith(".trusted_proxies"):
         hint = "name the addresses from which the reverse proxy connects"
-    elif where.endswith(".cli.use") or ".cli.deny_flags" in where:
+    elif where.startswith("settings.cluster.keys"):
+        hint = "`openssl rand -hex 32` makes one, which all replicas have"
+    elif where.startswith("settings.cluster") or where.endswith(".cli.use") or ".cli.deny_flags" in where:
         hint = ""
     elif where.startswith("settings.http.auth"):  # tokens must be random
         hint = (

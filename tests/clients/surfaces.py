@@ -49,7 +49,7 @@ writes a field that keeps ours there; with `auto` it leaves the field out where 
 """
 AFTER = """
 `auto` is not the default. It costs Claude Code less than the two tools up to the limit of `max_direct`, and more beyond it; Codex
-and Qwen Code get tools of their own for more tokens; for all others it is the two tools. And an entry that an earlier
+and Qwen Code get tools of their own, for more tokens but with few tools in Qwen Code; for all others it is the two tools. And an entry that an earlier
 `install` wrote keeps all tools in the prompt, so another default would cost most who have one, until they install anew.
 
 The connectors of the OpenAI and Claude APIs are not in the table: they call a server at a public URL from the vendor's

@@ -23,8 +23,10 @@ async def probe(config: Config) -> list[Finding]:
         await service.close()
     found = []
     if status.unreachable:
-        what = f"{status.unreachable} of the addresses do not answer as a replica"
+        what = f"addresses that do not answer as a replica: {status.unreachable}"
         found.append(warning(_WHERE, what, "do they run, with the same `keys`?"))
+    elif not status.replicas:
+        found.append(warning(_WHERE, "no address of a replica was found", "does the name behind `dns+` exist here?"))
     if status.replicas:
         found.append(Finding(Level.OK, _WHERE, f"replicas: {', '.join(status.replicas)}"))
     return found

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 
 from dynamic_mcp.config.resolved import Config, Remote
+from dynamic_mcp.doctor.files import check_file
 from dynamic_mcp.doctor.findings import Level
 from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.features.cluster.check import check
@@ -72,6 +75,16 @@ def test_a_replica_that_cannot_be_one_of_several_serves_alone_and_says_so(
     assert any("serves alone" in each for each in config.warnings)
 
 
+def test_a_short_key_comes_with_the_command_that_makes_one(tmp_path: Path) -> None:
+    file = tmp_path / "dynamic-mcp.json"
+    cluster = {"peers": "http://a", "keys": ["${KEY}"], "name": "a"}
+    file.write_text(json.dumps({"mcpServers": {}, "settings": {"cluster": cluster}}))
+    _, findings = check_file(file, {"KEY": "short"})
+    hints = {each.where: each.hint for each in findings if each.where.startswith("settings.cluster")}
+    assert "openssl rand -hex 32" in hints["settings.cluster.keys[0]"]
+    assert not hints["settings.cluster"]
+
+
 def test_the_keys_are_not_shown(read: Read) -> None:
     assert KEY not in repr(cluster_of(read({"peers": "http://a", "keys": [KEY]})))
 
@@ -88,5 +101,12 @@ async def test_replicas_that_answer_are_named_and_others_counted() -> None:
     async with replicas() as pair:
         settings = Cluster(peers=(pair[0].url, pair[1].url, "http://127.0.0.1:1"), keys=(KEY,), name="doctor")
         missing, found = await probe(config_of(cluster=settings))
-    assert missing.what.startswith("1 of the addresses")
+    assert missing.what == "addresses that do not answer as a replica: 1"
     assert found.what == "replicas: a, b"
+
+
+async def test_a_name_without_an_address_is_reported() -> None:
+    unresolvable = "a" * 64  # longer than a label may be, so no resolver is asked
+    settings = Cluster(peers=(f"dns+http://{unresolvable}:8808",), keys=(KEY,), name="doctor")
+    (finding,) = await probe(config_of(cluster=settings))
+    assert (finding.level, finding.where) == (Level.WARNING, "settings.cluster.peers")

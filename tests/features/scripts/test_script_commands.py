@@ -74,22 +74,32 @@ def test_check_names_each_script_that_is_wrong_and_its_line(cli: CliRunner, scri
         "unknown": f'{front}\nawait call("good", "ecco")',
         "yields": f"{front}def f():\n    yield 1",
         "long": f"{front}# {'x' * 64_000}",
+        "nested": f'{front}await call("scripts", "twice", {{}})',
     }.items():
         (scripts / f"{name}.py").write_text(text)
-    done = cli.run("script", "check", "--json")
+    done = cli.run("script", "check")
     assert done.code == 1
     found = {each["script"]: (each.get("line", 0), each.get("error", "")) for each in done.json}
     assert found.pop("twice") == (0, "")
     assert {name: line for name, (line, _) in found.items()} == {
         "long": 0,
+        "nested": 4,
         "nothing": 0,
         "syntax": 4,
         "unknown": 5,
         "yields": 5,
     }
     assert "front matter" in found["nothing"][1]
+    assert found["nested"][1] == "a script cannot run scripts"
     assert "did you mean `echo`" in found["unknown"][1]
     assert "yield" in found["yields"][1]
+
+
+def test_a_script_that_is_left_out_says_why_when_it_is_run(cli: CliRunner, scripts: Path) -> None:
+    (scripts / "plain.py").write_text("print(1)")
+    done = cli.run("script", "run", "plain")
+    assert done.code == 2
+    assert "it does not begin with front matter" in done.err
 
 
 def test_check_passes_where_all_is_well(cli: CliRunner, scripts: Path) -> None:

@@ -14,7 +14,7 @@ from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.runner import run
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import DynamicMcpError, NotFound
-from dynamic_mcp.features.scripts.commands.stored_folder import find_settings, list_scripts
+from dynamic_mcp.features.scripts.commands.stored_folder import GROUP, find_settings, list_scripts
 from dynamic_mcp.features.scripts.config import Scripts
 from dynamic_mcp.features.scripts.names import read_names
 from dynamic_mcp.features.scripts.sandbox import Sandbox, ScriptFailed
@@ -47,7 +47,7 @@ def check(context: Invocation, names: tuple[str, ...]) -> int:
 async def _check(context: Invocation, config: Config, files: Iterable[Path]) -> int:
     async with open_client(context, config) as client:
         verdicts = [each async for each in _judge_all(client, find_settings(config), files)]
-    if context.out.is_json_requested:
+    if context.out.is_json:
         context.out.print_json(verdicts)
     else:
         for verdict in verdicts:
@@ -73,7 +73,11 @@ async def _judge(client: CommandClient, settings: Scripts, sandbox: Sandbox, fil
                 file.stem, f"it has {size} bytes, and {settings.source} are the most (the bound `source`)"
             )
         await sandbox.check_syntax(code, settings)
-        await check_types(code, read_names(code), _Finder(client), LoopClock())
+        names = read_names(code)
+        for call in names.calls if not names.redefines else ():
+            if call.group == GROUP:
+                return _Verdict(file.stem, "a script cannot run scripts", call.line)
+        await check_types(code, names, _Finder(client), LoopClock())
     except BadScript as exc:
         return _Verdict(file.stem, str(exc))
     except ScriptFailed as exc:

@@ -14,9 +14,9 @@ from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.runner import run
 from dynamic_mcp.cli.tool_call import CallOptions, build_arguments, call_tool, show_answer
 from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.errors import InvalidArguments
-from dynamic_mcp.features.scripts.commands.stored_folder import GROUP, find_folder, find_settings
-from dynamic_mcp.features.scripts.stored import LARGEST_BYTES, BadScript, define
+from dynamic_mcp.errors import ConfigError, InvalidArguments
+from dynamic_mcp.features.scripts.commands.stored_folder import GROUP, find_settings, list_scripts
+from dynamic_mcp.features.scripts.stored import LARGEST_BYTES, BadScript, define, read_script
 from dynamic_mcp.features.scripts.tool import NAME
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.system.text import os_reason
@@ -24,7 +24,13 @@ from dynamic_mcp.system.text import os_reason
 
 def run_stored(context: Invocation, name: str, arguments: tuple[str, ...], save: str | None) -> int:
     """Run a stored script and print its result; return the exit code. Raises ConfigError and NotFound."""
-    find_folder(context.read_config())
+    for file in list_scripts(context.read_config()):
+        if file.stem != name:
+            continue
+        try:  # one that is left out of the list says why
+            read_script(file)
+        except BadScript as exc:
+            raise ConfigError(str(file), "", str(exc)) from exc
     return call_tool(context, CallOptions(GROUP, name, arguments, select=None, timeout=None, save=save))
 
 

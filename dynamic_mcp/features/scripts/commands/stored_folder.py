@@ -13,17 +13,17 @@ from dynamic_mcp.system.text import os_reason
 GROUP = "scripts"
 
 
-def find_settings(config: Config) -> Scripts:
+def find_settings(config: Config, *, hint: str = "`true` switches scripts on") -> Scripts:
     """Return the settings of scripts. Raises ConfigError where they are off."""
     settings = config.settings_of("scripts", Scripts)
     if settings is None:
-        raise ConfigError(str(config.file), "settings.scripts", "is not set", hint="`true` switches scripts on")
+        raise ConfigError(str(config.file), "settings.scripts", "is not set", hint=hint)
     return settings
 
 
 def find_folder(config: Config) -> Path:
     """Return the folder of stored scripts. Raises ConfigError where there is none."""
-    folder = find_settings(config).folder
+    folder = find_settings(config, hint='`{"folder": "scripts"}` switches scripts on, and names the folder').folder
     if folder is None:
         hint = "it is a folder, relative to the config"
         raise ConfigError(str(config.file), "settings.scripts.folder", "is not set", hint=hint)
