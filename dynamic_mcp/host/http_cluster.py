@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.face.http.cluster import ReplicaSet
 from dynamic_mcp.face.http.core import HttpFace
 from dynamic_mcp.features import table
 from dynamic_mcp.proxy.proxy import Proxy
@@ -15,9 +16,6 @@ log = logging.getLogger("dynamic_mcp")
 
 # How long requests that were passed on by old settings may take.
 _FINISH_WITHIN_S = 120.0
-
-if TYPE_CHECKING:
-    from dynamic_mcp.face.http.cluster import ReplicaSet
 
 
 class ClusterControl:

@@ -7,10 +7,8 @@ versions work side by side.
 
 from __future__ import annotations
 
-import hmac
-from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from base64 import urlsafe_b64decode
+from collections.abc import Callable, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -18,7 +16,7 @@ from msgspec.structs import replace
 
 from dynamic_mcp.face.http.cluster import PEER_PATH, PeerAuthentication, PeerRequest
 from dynamic_mcp.face.http.exchange import RequestHead
-from dynamic_mcp.features.cluster.keys import derive
+from dynamic_mcp.features.cluster.keys import KeyRing, encode
 from dynamic_mcp.identity import Authentication
 from dynamic_mcp.system.decoding import decode_as
 
@@ -50,7 +48,7 @@ class HopSigner:
 
     def __init__(self, name: str, keys: Sequence[str], wall_clock: Callable[[], float]) -> None:
         self._name = name
-        self._keys = derive(keys, b"hops")
+        self._keys = KeyRing(keys, b"hops")
         self._clock = wall_clock
 
     def sign(
@@ -67,17 +65,17 @@ class HopSigner:
             is_secure=head.is_secure,
             root_path=head.root_path,
         )
-        payload = msgspec.json.encode(hop)
-        mac = _mac(self._keys[0], payload, head.method, head.target, head.headers)
-        return b".".join((_encode(payload), _encode(mac)))
+        payload = encode(msgspec.json.encode(hop))
+        return b".".join((payload, self._keys.sign(_signed_part(payload, head, head.target))))
 
     def read(self, head: RequestHead) -> PeerRequest:
         """Return the request that a peer has passed on, as its client sent it. Raises HopRefused."""
         field = head.headers.get(FIELD, b"")
         target = head.target.removeprefix(PEER_PATH)
-        payload, mac = self._split(field)
-        macs = (_mac(key, payload, head.method, target, head.headers) for key in self._keys)
-        if not any(hmac.compare_digest(mac, each) for each in macs):
+        payload, dot, mac = field.partition(b".")
+        if not dot or len(field) > _MAX_BYTES:
+            raise HopRefused("the request of a peer is not signed")
+        if not self._keys.accepts(_signed_part(payload, head, target), mac):
             raise HopRefused("the request of a peer has no valid signature: do the replicas have the same `keys`?")
         hop = _decode(payload)
         now = self._clock()
@@ -101,28 +99,13 @@ class HopSigner:
             plain, PeerAuthentication(found.principal, found.provider, found.roles, found.claims, found.scopes)
         )
 
-    def _split(self, field: bytes) -> tuple[bytes, bytes]:
-        if not field or len(field) > _MAX_BYTES:
-            raise HopRefused("the request of a peer is not signed")
-        try:
-            payload, mac = (urlsafe_b64decode(part + b"=" * (-len(part) % 4)) for part in field.split(b"."))
-        except ValueError:
-            raise HopRefused("the request of a peer is not signed") from None
-        return payload, mac
-
 
 def _decode(payload: bytes) -> Hop:
     try:
-        return decode_as(payload, Hop)
-    except msgspec.MsgspecError:
+        return decode_as(urlsafe_b64decode(payload + b"=" * (-len(payload) % 4)), Hop)
+    except (ValueError, msgspec.MsgspecError):
         raise HopRefused("the request of a peer is of another version") from None
 
 
-def _mac(key: bytes, payload: bytes, method: str, target: bytes, headers: Mapping[bytes, bytes]) -> bytes:
-    session: Any = headers.get(b"mcp-session-id", b"")
-    covered = b"\0".join((payload, method.encode(), target, session))
-    return hmac.digest(key, covered, "sha256")
-
-
-def _encode(data: bytes) -> bytes:
-    return urlsafe_b64encode(data).rstrip(b"=")
+def _signed_part(payload: bytes, head: RequestHead, target: bytes) -> bytes:
+    return b"\0".join((payload, head.method.encode(), target, head.headers.get(b"mcp-session-id", b"")))

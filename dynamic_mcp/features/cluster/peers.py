@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
 from urllib.parse import urlsplit
 
@@ -134,32 +134,38 @@ class ReplicaFinder:
     async def _look(self) -> None:
         try:
             found = [each for urls in await asyncio.gather(*map(self._resolve, self._urls)) for each in urls]
-            used = [each for each, pool in self._pools.items() if pool.is_used]  # what drains may be listed no more
-            endpoints = [*dict.fromkeys((*found[:_MAX_PEERS], *used))]
-            for gone in self._pools.keys() - set(endpoints):
-                self._pools.pop(gone).close()
-            for endpoint in endpoints:
-                if endpoint not in self._pools:
-                    self._pools[endpoint] = ConnectionPool(endpoint, self._find_tls(endpoint))
+            endpoints = self._open_pools(found[:_MAX_PEERS])
             answers = await asyncio.gather(*(self._ask(self._pools[each]) for each in endpoints))
-            introductions: dict[Endpoint, Introduction] = {}
-            self._unreachable = set()
-            for endpoint, said in zip(endpoints, answers, strict=True):
-                if isinstance(said, Introduction):
-                    introductions[endpoint] = said
-                    continue
-                self._unreachable.add(endpoint)
-                if said is not NoIntroduction.GONE and endpoint in self._introductions:
-                    introductions[endpoint] = self._introductions[endpoint]
-            self._introductions = introductions
-            names: dict[str, Endpoint] = {}
-            for endpoint, said in introductions.items():
-                if names.setdefault(said.name, endpoint) != endpoint:
-                    log.warning("two replicas have the name `%s`: %s and %s", said.name, names[said.name], endpoint)
-            self._names = names
-            self._processes = {each.process: each.name for each in introductions.values() if each.process}
+            self._record(dict(zip(endpoints, answers, strict=True)))
         finally:
             self._looked_at = asyncio.get_running_loop().time()
+
+    def _open_pools(self, found: Sequence[Endpoint]) -> list[Endpoint]:
+        """Have connections to each address; return these, with those in use: what drains may be listed no more."""
+        used = [each for each, pool in self._pools.items() if pool.is_used]
+        endpoints = [*dict.fromkeys((*found, *used))]
+        for gone in self._pools.keys() - set(endpoints):
+            self._pools.pop(gone).close()
+        for endpoint in endpoints:
+            if endpoint not in self._pools:
+                self._pools[endpoint] = ConnectionPool(endpoint, self._find_tls(endpoint))
+        return endpoints
+
+    def _record(self, answers: Mapping[Endpoint, Introduction | NoIntroduction]) -> None:
+        """Take over what the addresses have said. One that is only busy is who it was before."""
+        introductions: dict[Endpoint, Introduction] = {}
+        for endpoint, said in answers.items():
+            if isinstance(said, Introduction):
+                introductions[endpoint] = said
+            elif said is not NoIntroduction.GONE and endpoint in self._introductions:
+                introductions[endpoint] = self._introductions[endpoint]
+        names: dict[str, Endpoint] = {}
+        for endpoint, said in introductions.items():
+            if names.setdefault(said.name, endpoint) != endpoint:
+                log.warning("two replicas have the name `%s`: %s and %s", said.name, names[said.name], endpoint)
+        self._unreachable = {each for each, said in answers.items() if not isinstance(said, Introduction)}
+        self._introductions, self._names = introductions, names
+        self._processes = {each.process: each.name for each in introductions.values() if each.process}
 
     async def close(self) -> None:
         self._work.cancel_all()

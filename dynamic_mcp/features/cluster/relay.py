@@ -14,7 +14,8 @@ from dynamic_mcp.face.http.exchange import Response
 from dynamic_mcp.face.http.messages import parse_message
 from dynamic_mcp.face.http.responses import JSON, RETRY_AFTER, Headers, refusal, too_long, with_headers
 from dynamic_mcp.features.cluster.hop import FIELD
-from dynamic_mcp.features.cluster.peer_connection import ConnectionPool, NoConnectionLeft, PeerConnection
+from dynamic_mcp.features.cluster.peer_connection import NoConnectionLeft, PeerConnection
+from dynamic_mcp.features.cluster.peers import ReplicaFinder
 from dynamic_mcp.mcp import wire
 
 # An answer whose length is known is passed on as a whole up to this length.
@@ -31,14 +32,10 @@ _NOT_ANSWERED = _OF_CONNECTION | {b"content-length", b"date"}
 _GONE = "session not found; start a new one with `initialize`"
 
 
-class Owners(Protocol):
-    """Finds the replicas, and looks after the requests that are passed on."""
+class RelayOwner(Protocol):
+    """This replica, which looks after the requests that are passed on."""
 
-    def known(self, name: str) -> ConnectionPool | None: ...
-
-    async def find(self, name: str) -> ConnectionPool | None: ...
-
-    def forget(self, name: str) -> None: ...
+    peers: ReplicaFinder
 
     def sign(self, arrival: Arrival, owner: str) -> bytes: ...
 
@@ -63,7 +60,7 @@ class Relay(Arrived):
         "_head",
         "_heard_at",
         "_length",
-        "_owners",
+        "_replica",
         "max_body_bytes",
         "needs_client",
         "owner",
@@ -71,7 +68,7 @@ class Relay(Arrived):
 
     def __init__(
         self,
-        owners: Owners,
+        replica: RelayOwner,
         arrival: Arrival,
         owner: str,
         max_body_bytes: int,
@@ -83,7 +80,7 @@ class Relay(Arrived):
         self.owner = owner
         self.max_body_bytes = max_body_bytes
         self.needs_client = needs_client
-        self._owners = owners
+        self._replica = replica
         self._cors = cors
         self._body = b""
         self._connection: PeerConnection | None = None
@@ -109,10 +106,10 @@ class Relay(Arrived):
 
     def receive_body(self, body: bytes) -> None:
         self._body = body
-        pool = self._owners.known(self.owner)
+        pool = self._replica.peers.known(self.owner)
         connection = None if pool is None else pool.take()
         if connection is None:
-            self._owners.begin_search(self)
+            self._replica.begin_search(self)
         else:
             self._send(connection)
 
@@ -127,7 +124,7 @@ class Relay(Arrived):
 
     async def search(self) -> None:
         """Find the owner, and connect to it. One that is gone or unknown has no sessions any more."""
-        pool = await self._owners.find(self.owner)
+        pool = await self._replica.peers.find(self.owner)
         if pool is None:
             self._respond(refusal(404, _GONE))
             return
@@ -137,7 +134,7 @@ class Relay(Arrived):
             self._respond(refusal(503, f"no connection to the replica of this session: {exc}", RETRY_AFTER))
             return
         except OSError:
-            self._owners.forget(self.owner)
+            self._replica.peers.forget(self.owner)
             self._respond(refusal(404, _GONE))
             return
         if self._has_ended:
@@ -150,7 +147,7 @@ class Relay(Arrived):
         head = self.arrival.head
         lines = [b"%s %s%s HTTP/1.1" % (head.method.encode(), PEER_PATH, head.target)]
         lines += [b"%s: %s" % field for field in head.headers.items() if field[0] not in _NOT_SENT]
-        lines.append(b"%s: %s" % (FIELD, self._owners.sign(self.arrival, self.owner)))
+        lines.append(b"%s: %s" % (FIELD, self._replica.sign(self.arrival, self.owner)))
         lines.append(b"content-length: %d\r\n\r\n" % len(self._body))
         connection.send(b"\r\n".join(lines), self._body, self)
 
@@ -262,4 +259,4 @@ class Relay(Arrived):
 
     def _finish(self) -> None:
         self._has_ended = True
-        self._owners.end(self)
+        self._replica.end(self)

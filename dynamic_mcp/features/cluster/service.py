@@ -14,7 +14,7 @@ from dynamic_mcp.face.http.exchange import BodyReceiver, RequestHead, Response
 from dynamic_mcp.face.http.responses import JSON, Headers, refusal
 from dynamic_mcp.features.cluster.config import Cluster as Settings
 from dynamic_mcp.features.cluster.hop import FIELD, HopRefused, HopSigner
-from dynamic_mcp.features.cluster.peer_connection import ConnectionPool, Endpoint
+from dynamic_mcp.features.cluster.peer_connection import Endpoint
 from dynamic_mcp.features.cluster.peers import Introduction, ReplicaFinder
 from dynamic_mcp.features.cluster.relay import Relay
 from dynamic_mcp.features.cluster.retry import MaybeRetry
@@ -54,7 +54,7 @@ class ClusterService:
         self._own_process = own_process
         self._ids = SessionIds(settings.replica, settings.keys)
         self._signer = HopSigner(settings.replica, settings.keys, wall_clock)
-        self._peers = ReplicaFinder(settings.peers, self._ask_name)
+        self.peers = ReplicaFinder(settings.peers, self._ask_name)
         self._forwarded = 0
         self._relays: set[Relay] = set()
         self._asked: set[str] = set()  # replicas that are being asked whether they are alive
@@ -87,9 +87,9 @@ class ClusterService:
 
     def watch(self, arrival: Arrival, receiver: BodyReceiver, cors: Headers) -> BodyReceiver:
         async def find(process: str) -> Relay | None:
-            owner = "" if process == self._own_process() else await self._peers.find_process(process)
+            owner = "" if process == self._own_process() else await self.peers.find_process(process)
             is_other = owner not in ("", self.settings.replica)
-            if not is_other or not await self._peers.is_alive(owner):
+            if not is_other or not await self.peers.is_alive(owner):
                 return None
             return self._relay(arrival, owner, cors, needs_client=True)
 
@@ -107,7 +107,7 @@ class ClusterService:
         return request
 
     def describe(self) -> ReplicaStatus:
-        peers = self._peers
+        peers = self.peers
         return ReplicaStatus(self.settings.replica, tuple(peers.names), peers.unreachable, self._forwarded)
 
     def tick(self, is_valid: Callable[[Authentication], bool]) -> None:
@@ -123,12 +123,12 @@ class ClusterService:
     async def _ask(self, owner: str) -> None:
         """End the requests to a replica that does not answer a question either: it hangs, or cannot be reached."""
         try:
-            if await self._peers.is_alive(owner):
+            if await self.peers.is_alive(owner):
                 for relay in self._relays_to(owner):
                     relay.hear()
                 return
             log.warning("the replica `%s` does not answer", owner)
-            self._peers.forget(owner)
+            self.peers.forget(owner)
             for relay in self._relays_to(owner):
                 relay.fail()
         finally:
@@ -156,7 +156,7 @@ class ClusterService:
 
     async def look(self) -> None:
         """Ask all addresses for the names of the replicas there."""
-        await self._peers.look()
+        await self.peers.look()
 
     async def close(self) -> None:
         """End everything that is passed on."""
@@ -164,18 +164,9 @@ class ClusterService:
             relay.fail()
         self._work.cancel_all()
         await self._work.wait()
-        await self._peers.close()
+        await self.peers.close()
 
-    # --- Owners ----------------------------------------------------------------------------------------
-
-    def known(self, name: str) -> ConnectionPool | None:
-        return self._peers.known(name)
-
-    async def find(self, name: str) -> ConnectionPool | None:
-        return await self._peers.find(name)
-
-    def forget(self, name: str) -> None:
-        self._peers.forget(name)
+    # --- RelayOwner ------------------------------------------------------------------------------------
 
     def sign(self, arrival: Arrival, owner: str) -> bytes:
         head, authentication = arrival.head, arrival.authentication

@@ -6,15 +6,13 @@ The MAC covers the principal and the path, so an id that was made up, or that an
 
 from __future__ import annotations
 
-import hmac
 import secrets
-from base64 import urlsafe_b64encode
 from collections.abc import Sequence
 
 import msgspec
 
 from dynamic_mcp.face.http.paths import Route
-from dynamic_mcp.features.cluster.keys import derive
+from dynamic_mcp.features.cluster.keys import KeyRing, encode
 from dynamic_mcp.identity import Principal
 
 _VERSION = "d1"
@@ -27,32 +25,25 @@ class SessionIds:
 
     def __init__(self, name: str, keys: Sequence[str]) -> None:
         self._name = name
-        self._keys = derive(keys, b"session ids")
+        self._keys = KeyRing(keys, b"session ids", size=_MAC_BYTES)
 
     def make(self, principal: Principal, route: Route, *, is_old: bool) -> str:
         """Return a new id; `is_old` is one of the transport of 2024-11-05, whose messages have one path."""
-        begin = f"{_VERSION}.{self._name}.{_encode(secrets.token_bytes(_RANDOM_BYTES))}"
-        return f"{begin}.{_mac(self._keys[0], begin, principal, route, is_old=is_old)}"
+        begin = f"{_VERSION}.{self._name}.{encode(secrets.token_bytes(_RANDOM_BYTES)).decode()}"
+        return f"{begin}.{self._keys.sign(_signed_part(begin, principal, route, is_old=is_old)).decode()}"
 
     def owner_of(self, id: bytes, principal: Principal, route: Route, *, is_old: bool) -> str | None:
         """Return the replica of an id; None if the id is invalid, or for another principal or path."""
         if len(id) > _MAX_BYTES or not id.isascii():
             return None
-        parts = id.decode().split(".")
-        if len(parts) != 4 or parts[0] != _VERSION:
+        begin, _, mac = id.decode().rpartition(".")
+        version, *rest = begin.split(".")
+        if version != _VERSION or len(rest) != 2:
             return None
-        begin, mac = id.decode().rsplit(".", 1)
-        for key in self._keys:
-            if hmac.compare_digest(mac, _mac(key, begin, principal, route, is_old=is_old)):
-                return parts[1]
-        return None
+        signed = _signed_part(begin, principal, route, is_old=is_old)
+        return rest[0] if self._keys.accepts(signed, mac.encode()) else None
 
 
-def _mac(key: bytes, begin: str, principal: Principal, route: Route, *, is_old: bool) -> str:
+def _signed_part(begin: str, principal: Principal, route: Route, *, is_old: bool) -> bytes:
     path = ("sse",) if is_old else ("http", route.only, route.profile)
-    covered = msgspec.json.encode([begin, principal.issuer, principal.subject, path])
-    return _encode(hmac.digest(key, covered, "sha256")[:_MAC_BYTES])
-
-
-def _encode(data: bytes) -> str:
-    return urlsafe_b64encode(data).rstrip(b"=").decode()
+    return msgspec.json.encode([begin, principal.issuer, principal.subject, path])
