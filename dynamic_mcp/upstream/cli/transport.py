@@ -14,7 +14,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from dynamic_mcp.config.resolved import CommandLine, Program
-from dynamic_mcp.errors import INVALID_PARAMS, METHOD_NOT_FOUND, Unreachable
+from dynamic_mcp.errors import INVALID_PARAMS, Unreachable
 from dynamic_mcp.mcp import lines, wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.observe.log_output import STDERR, group_logger
@@ -77,21 +77,16 @@ class CommandLineTransport(OwnTransport):
 
     # --- answers ---------------------------------------------------------------------------------------
 
-    async def _handle(self, frame: Frame) -> Frame:
+    async def _handle(self, frame: Frame) -> Frame | None:
         match frame.method:
-            case "initialize":
-                return wire.result_frame(self._introduce(frame))
-            case "ping":
-                return wire.result_frame(b"{}")
             case "tools/list":
                 return wire.result_frame({"tools": _make_tools(self._line)})
             case "tools/call":
                 return await self._call(frame)
-        return wire.error_frame(METHOD_NOT_FOUND, f"there is no method `{frame.method[:100]}`")
+        return None
 
-    def _introduce(self, frame: Frame) -> Mapping[str, object]:
+    def _introduce(self) -> Mapping[str, object]:
         return {
-            "protocolVersion": wire.member(frame.params, "protocolVersion"),
             "capabilities": {"tools": {}},
             "serverInfo": {"name": self._line.pack, "version": self._version},
             "instructions": self._line.description,

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
-import time
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from mimetypes import guess_type
 
 from dynamic_mcp.config.resolved import SkillFolders
-from dynamic_mcp.errors import INVALID_PARAMS, METHOD_NOT_FOUND, Unreachable
+from dynamic_mcp.errors import INVALID_PARAMS, Unreachable
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.system.text import os_reason
-from dynamic_mcp.upstream.own_transport import OwnTransport
+from dynamic_mcp.upstream.own_transport import FolderTransport
 from dynamic_mcp.upstream.skills.folder import Skill, SkillFile, SkillSet, read_file, read_folders, stamps_of, uri_of
 
 log = logging.getLogger(__name__)
 
 EXTENSION = "io.modelcontextprotocol/skills"
-# How often the folders are compared with what was read of them.
-LOOK_EVERY_S = 2.0
-# Large folders are compared less often: after so many times as long as it took.
-_TIMES_AS_LONG = 20
 _TTL_MS = 10_000
 # What reads files, or tells of all skills, of which there may be thousands.
 _IN_A_THREAD = frozenset(("resources/read", "resources/list", "skills/list"))
@@ -35,20 +29,19 @@ _MAX_NAMED = 20
 Handle = Callable[[Frame], Mapping[str, object] | Frame]
 
 
-class SkillTransport(OwnTransport):
+class SkillTransport(FolderTransport):
     """Answers the requests of one link from folders, which it watches until the link is closed."""
+
+    list_changed = "notifications/resources/list_changed"
 
     def __init__(self, group: str, folders: SkillFolders) -> None:
         super().__init__(group, log)
         self._folders = folders.folders
         self._skills = SkillSet()
-        self._stamps: object = None
         self._answers: Mapping[str, Handle] = {
-            "initialize": self._introduce,
-            "ping": lambda _: {},
             "resources/list": self._list_resources,
             "resources/templates/list": lambda _: {"resourceTemplates": []},
-            "resources/read": self._read,
+            "resources/read": self._read_resource,
             "resources/directory/read": self._read_directory,
             "skills/list": self._list_skills,
             "skills/get": self._get_skill,
@@ -62,45 +55,29 @@ class SkillTransport(OwnTransport):
             except OSError as exc:
                 raise Unreachable(self.group, f"the folder `{folder}` cannot be read: {os_reason(exc)}") from exc
         await self._reread()
-        self._tasks.create(self._watch(), name=f"skills of {self.group}")
+        self._start_watch()
 
     # --- the folders -----------------------------------------------------------------------------------
 
-    async def _watch(self) -> None:
-        took_s = 0.0
-        while True:
-            await asyncio.sleep(max(LOOK_EVERY_S, _TIMES_AS_LONG * took_s))
-            began = time.monotonic()
-            with contextlib.suppress(OSError):
-                if await asyncio.to_thread(stamps_of, self._folders) != self._stamps:
-                    await self._reread()
-                    self._announce()
-            took_s = time.monotonic() - began
+    def _stamp(self) -> object:
+        return stamps_of(self._folders)
 
-    async def _reread(self) -> None:
-        before = self._skills
-        self._stamps = await asyncio.to_thread(stamps_of, self._folders)  # what changes now is read again
-        self._skills = await asyncio.to_thread(read_folders, self._folders, before)
-        for complaint in self._skills.complaints:
-            if complaint not in before.complaints:
-                self._logger.warning("group %s: %s", self.group, complaint)
-
-    def _announce(self) -> None:
-        self._deliver(wire.notification_line("notifications/resources/list_changed"))
+    def _read(self) -> Sequence[str]:
+        self._skills = read_folders(self._folders, self._skills)
+        return self._skills.complaints
 
     # --- answers ---------------------------------------------------------------------------------------
 
-    async def _handle(self, frame: Frame) -> Frame:
+    async def _handle(self, frame: Frame) -> Frame | None:
         handle = self._answers.get(frame.method)
         if handle is None:
-            return wire.error_frame(METHOD_NOT_FOUND, f"there is no method `{frame.method[:100]}`")
+            return None
         if frame.method in _IN_A_THREAD:
             return await asyncio.to_thread(_call, handle, frame)
         return _call(handle, frame)
 
-    def _introduce(self, frame: Frame) -> Mapping[str, object]:
+    def _introduce(self) -> Mapping[str, object]:
         return {
-            "protocolVersion": wire.member(frame.params, "protocolVersion"),
             "capabilities": {
                 "resources": {"listChanged": True},
                 "extensions": {EXTENSION: {"directoryRead": True}},
@@ -127,7 +104,7 @@ class SkillTransport(OwnTransport):
             return wire.error_frame(INVALID_PARAMS, f"no skill is served at {uri[:200]}")
         return {"skill": _entry(found), **_hint()}
 
-    def _read(self, frame: Frame) -> Mapping[str, object] | Frame:
+    def _read_resource(self, frame: Frame) -> Mapping[str, object] | Frame:
         uri = _uri(frame)
         found = self._skills.files.get(uri)
         try:

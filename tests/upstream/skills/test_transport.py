@@ -11,8 +11,8 @@ import pytest
 from dynamic_mcp.client import ClientInfo
 from dynamic_mcp.config.resolved import SkillFolders
 from dynamic_mcp.errors import Unreachable
+from dynamic_mcp.upstream import own_transport
 from dynamic_mcp.upstream.open import open_link
-from dynamic_mcp.upstream.skills import transport
 from tests.fake_parties import Ear
 from tests.fakes import group_config, text_of
 from tests.proxy.skill_upstreams import list_skills, read_text
@@ -75,7 +75,7 @@ async def test_a_file_that_becomes_a_link_out_of_the_folder_is_not_read(tmp_path
 
 
 async def test_a_changed_file_is_noticed_while_it_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "LOOK_EVERY_S", 0.05)
+    monkeypatch.setattr(own_transport, "LOOK_EVERY_S", 0.05)
     skill = write_skill(tmp_path / "skills", "pdf", a_md="a")
     async with serving(tmp_path) as client:
         (before,) = (await list_skills(client)).values()
