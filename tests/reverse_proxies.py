@@ -14,11 +14,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
+import pytest
+
 from tests.journeys.remote_server import STARTS_WITHIN_S, free_port, wait_until_listening
 
 EXAMPLES = Path(__file__).parent.parent / "examples" / "serving"
 UPSTREAM = "127.0.0.1:8808"
 SOCKET = "/run/dynamic-mcp/http.sock"
+
+
+# What each of them needs on the machine; nginx has sites with TLS.
+NEEDED = {"nginx": ("nginx", "openssl"), "caddy": ("caddy",), "haproxy": ("haproxy",)}
 
 
 @dataclass(frozen=True)
@@ -249,6 +255,13 @@ async def _running(*command: str, port: int, folder: Path) -> AsyncIterator[None
             with contextlib.suppress(ProcessLookupError):
                 process.terminate()
             await process.wait()
+
+
+def skip_without(*programs: str) -> None:
+    """Skip the test where one of these servers is not installed."""
+    for each in programs:
+        if find_program(each) is None:
+            pytest.skip(f"{each} is not installed")
 
 
 def find_program(name: str) -> str | None:

@@ -16,7 +16,7 @@ import pytest
 
 from tests.http_program import serving_http
 from tests.program import BOUND_S
-from tests.reverse_proxies import Site, find_program, nginx_login
+from tests.reverse_proxies import Site, nginx_login, skip_without
 from tests.upstreams.odd_http import head_of
 
 pytestmark = [
@@ -68,9 +68,7 @@ def as_oauth2_proxy(head: str) -> bytes:
 @pytest.fixture
 async def site(tmp_path: Path) -> AsyncIterator[tuple[Site, StandIn]]:
     """The site, and what stands behind it in the place of the program."""
-    for each in ("nginx", "openssl"):
-        if find_program(each) is None:
-            pytest.skip(f"{each} is not installed")
+    skip_without("nginx", "openssl")
     own, oauth2_proxy = StandIn(lambda head: answer(200)), StandIn(as_oauth2_proxy)
     async with (
         own.listening() as address,
@@ -132,9 +130,7 @@ async def test_nobody_outside_asks_who_is_logged_in(site: tuple[Site, StandIn]) 
 
 
 async def test_the_program_behind_it_asks_whom_it_names_for_consent(tmp_path: Path) -> None:
-    for each in ("nginx", "openssl"):
-        if find_program(each) is None:
-            pytest.skip(f"{each} is not installed")
+    skip_without("nginx", "openssl")
     oauth2_proxy = StandIn(as_oauth2_proxy)
     auth = [{"kind": "login"}, {"kind": "forwarded", "trusted_proxies": ["127.0.0.1"]}]
     settings = {"http": {"public_url": "https://mcp.example.com/mcp", "auth": auth}}

@@ -21,7 +21,17 @@ from tests.documents import ROOT
 from tests.http_program import HttpProgram, serving_http
 from tests.journeys.diary import DIARY, Person, write_diary
 from tests.program import BOUND_S, Json, full, odd
-from tests.reverse_proxies import Site, caddy, caddy_bearer, caddy_path, find_program, nginx, nginx_bearer, nginx_path
+from tests.reverse_proxies import (
+    NEEDED,
+    Site,
+    caddy,
+    caddy_bearer,
+    caddy_path,
+    nginx,
+    nginx_bearer,
+    nginx_path,
+    skip_without,
+)
 from tests.shown_commands import Machine
 from tests.web import web_client
 
@@ -45,10 +55,7 @@ PATHS = {"nginx": nginx_path, "caddy": caddy_path}
 def program(request: pytest.FixtureRequest) -> str:
     """The name of a reverse proxy that is installed."""
     name: str = request.param
-    needed = {"nginx": ("nginx", "openssl"), "caddy": ("caddy",)}[name]
-    for each in needed:
-        if find_program(each) is None:
-            pytest.skip(f"{each} is not installed")
+    skip_without(*NEEDED[name])
     return name
 
 

@@ -90,7 +90,7 @@ def read_script(file: Path) -> StoredScript:
     """Return the script in a file. Raises BadScript. Blocks."""
     name = file.name.removesuffix(_SUFFIX)
     file_of(file.parent, name)
-    if not _is_inside(file):
+    if not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(file.parent)):
         raise BadScript("it is a link out of the folder")
     try:
         if not S_ISREG(file.stat().st_mode):  # opening a pipe would wait
@@ -156,11 +156,6 @@ def _read_front_matter(code: str) -> Mapping[str, object]:
             f"its front matter has an unknown key `{unknown[0][:50]}`; it may have `description` and `input`"
         )
     return front_matter
-
-
-def _is_inside(file: Path) -> bool:
-    real, folder = os.path.realpath(file), os.path.realpath(file.parent)
-    return real.startswith(folder.rstrip(os.sep) + os.sep)
 
 
 def _stamp(file: Path) -> tuple[int, int, int] | None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests import http_program
-from tests.reverse_proxies import find_program, nginx_round_robin
+from tests.reverse_proxies import nginx_round_robin, skip_without
 
 
 @pytest.fixture
 def two_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
     """Serve over HTTP by two replicas, behind nginx that sends each request to the next."""
-    if find_program("nginx") is None:
-        pytest.skip("nginx is not installed")
+    skip_without("nginx")
     monkeypatch.setattr(http_program, "balancer", nginx_round_robin)

@@ -17,7 +17,7 @@ from tests.http_program import HttpProgram, serving_http
 from tests.journeys.remote_server import free_port
 from tests.mcp_client import McpClient, Refused
 from tests.program import Json, full, text_of
-from tests.reverse_proxies import Site, caddy_replicas, find_program, haproxy_replicas, nginx_replicas
+from tests.reverse_proxies import NEEDED, Site, caddy_replicas, haproxy_replicas, nginx_replicas, skip_without
 from tests.web import web_client
 
 pytestmark = [
@@ -26,16 +26,13 @@ pytestmark = [
     pytest.mark.skipif(os.name != "posix", reason="the examples are for Unix"),
 ]
 _BALANCERS = {"nginx": nginx_replicas, "caddy": caddy_replicas, "haproxy": haproxy_replicas}
-_NEEDED = {"nginx": ("nginx", "openssl"), "caddy": ("caddy",), "haproxy": ("haproxy",)}
 
 
 @pytest.fixture(params=list(_BALANCERS))
 def balancer(request: pytest.FixtureRequest) -> str:
     """The name of a balancer that is installed."""
     name: str = request.param
-    for each in _NEEDED[name]:
-        if find_program(each) is None:
-            pytest.skip(f"{each} is not installed")
+    skip_without(*NEEDED[name])
     return name
 
 
