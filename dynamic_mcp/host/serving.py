@@ -28,9 +28,13 @@ from dynamic_mcp.system.text import pluralize
 from dynamic_mcp.upstream.process.ending import terminate_all
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dynamic_mcp.host.homes import Homes
     from dynamic_mcp.host.http_control import HttpControl, HttpOverrides, Service
     from dynamic_mcp.host.observing import Observing
     from dynamic_mcp.host.reloader import Reloader
+    from dynamic_mcp.host.worker import Worker
     from dynamic_mcp.oauth.logins import Logins
     from dynamic_mcp.proxy.status import Kind
     from dynamic_mcp.proxy.workspaces import Workspaces
@@ -83,7 +87,8 @@ class Serving:
 
     A daemon has a socket; each of its clients has a workspace, except those over HTTP. The config is a watched file,
     unless it has another `origin`. Without a `serving_log`, it serves inside another application. After an upgrade of
-    the program, a process that can hand over is followed by one of the new version.
+    the program, a process that can hand over is followed by one of the new version. A `worker` serves the config
+    together with others.
     """
 
     def __init__(
@@ -97,6 +102,7 @@ class Serving:
         origin: ConfigSource | None = None,
         load_http: Callable[[], Callable[[Proxy], Service]] | None = None,
         can_hand_over: bool = False,
+        worker: Worker | None = None,
     ) -> None:
         config, cache = configs.base, paths.cache_dir()
         self._kind: Kind = kind
@@ -107,8 +113,10 @@ class Serving:
         self._socket = socket
         self._origin = origin
         self._logins: Logins | None = None
+        self._worker = worker
+        self._homes = None if worker is None else _make_homes(worker, config, cache)
         self.proxy = Proxy(
-            config,
+            self._placed(config),
             catalog_store=CatalogStore(cache / "catalogs"),
             open_logins=self._open_logins,
             vectors=cache / "vectors",
@@ -159,7 +167,8 @@ class Serving:
         if self._http is None:
             from dynamic_mcp.host.http_control import HttpControl, load_service
 
-            self._http = HttpControl(self.proxy, self._overrides, load=self._load_http or load_service)
+            load = self._load_http or partial(load_service, self._worker)
+            self._http = HttpControl(self.proxy, self._overrides, load=load)
         return self._http
 
     def find_http(self, config: Config) -> HttpControl | None:
@@ -270,7 +279,9 @@ class Serving:
             if self._kind != "stdio":  # there may be no free descriptor for imports at the first call
                 for load in self._loads():
                     load()
-            await self.proxy.open(self.config)
+            if self._homes is not None:
+                await self._homes.open()
+            await self.proxy.open(self._placed(self.config))
         except BaseException:
             await self.close()
             await self.proxy.close()
@@ -299,6 +310,8 @@ class Serving:
         passed_s = asyncio.get_running_loop().time() - ended_at
         terminate_all(max(_SERVERS_EXIT_WITHIN_S, _EXIT_WITHIN_S - passed_s))
         await self.proxy.close()
+        if self._homes is not None:
+            await self._homes.close()
 
     def _open_logins(self) -> Logins:
         from dynamic_mcp.oauth.user_logins import login_command, open_logins
@@ -327,13 +340,25 @@ class Serving:
         if self._kind == "daemon":
             self.workspaces.apply(old, new)
         else:
-            self.proxy.apply(new.base)
+            if self._homes is not None:
+                self._homes.apply(new.base)
+            self.proxy.apply(self._placed(new.base))
+
+    def _placed(self, config: Config) -> Config:
+        """Return the config for the clients of this process: a worker reaches some servers at their homes."""
+        return config if self._homes is None else self._homes.place(config)
 
     def _find_warnings(self, config: Config) -> Iterator[str]:
         """Yield the warnings about the config, as far as the proxy's own environment matters."""
         yield from config.file_warnings
         if self.proxy.has_base:
             yield from config.warnings
+
+
+def _make_homes(worker: Worker, config: Config, cache: Path) -> Homes:
+    from dynamic_mcp.host.homes import Homes
+
+    return Homes(worker, config, cache / "catalogs")
 
 
 def _pass_on(find: Callable[[Config], T | None], listener_of: Callable[[T], Listener]) -> Listener:

@@ -2,39 +2,81 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from pathlib import Path
+import os
+from collections.abc import MutableMapping
 
 from msgspec import Struct
+from msgspec.structs import replace
+
+from dynamic_mcp.config.addresses import TcpAddress
+from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.host.http_control import HttpOverrides
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.system.decoding import decode_as
+
+# Where the supervisor tells a worker who it is; no program that the worker starts gets it.
+VARIABLE = "DYNAMIC_MCP_WORKER"
 
 
 class Worker(Struct, frozen=True):
     """One of `count` processes, numbered from 0. `folder` has their sockets, and is private to this user.
 
-    `key` is a secret of this service, with which the workers sign what they say to each other.
+    `key` is a secret of this service, with which the workers sign what they say to each other. `supervisor` is the
+    process that has started them. `port` is the one to share where the config leaves it to the system. To the
+    descriptor `ready`, the worker writes when it serves.
     """
 
     number: int
     count: int
-    folder: Path
+    folder: str
     key: str
+    supervisor: int = 0
+    port: int = 0
+    ready: int = -1
 
     @property
     def name(self) -> str:
         """The name of this worker in the ids of its sessions."""
         return f"w{self.number}"
 
-    def socket_of(self, number: int) -> Path:
+    def socket_of(self, number: int) -> str:
         """Return the socket at which a worker takes the requests that others pass on."""
-        return self.folder / f"{number}.sock"
+        return f"{self.folder}/{number}.sock"
 
-    def home_socket_of(self, number: int) -> Path:
+    def home_socket_of(self, number: int) -> str:
         """Return the socket at which a worker serves the servers that run in it."""
-        return self.folder / f"{number}-home.sock"
+        return f"{self.folder}/{number}-home.sock"
 
     def home_of(self, server: str) -> int:
         """Return the number of the worker in which a server runs, always the same of so many."""
         return max(range(self.count), key=lambda number: _weight(server, number))
+
+    def with_port(self, overrides: HttpOverrides, config: Config) -> HttpOverrides:
+        """Return the options with the port that all workers share, if the config leaves it to the system."""
+        listen = overrides.override(config.http).listen
+        if not self.port or not isinstance(listen, TcpAddress):
+            return overrides
+        return replace(overrides, listen=TcpAddress(listen.host, self.port))
+
+    def say_ready(self) -> None:
+        """Tell the supervisor that this worker serves."""
+        with contextlib.suppress(OSError):
+            os.write(self.ready, b"1")
+            os.close(self.ready)
+
+    def to_variable(self) -> str:
+        """Return what `of_process` reads."""
+        return wire.encode(self).decode()
+
+
+def of_process(environment: MutableMapping[str, str]) -> Worker | None:
+    """Return the worker that this process is, whose variable is removed; None if it is none."""
+    text = environment.pop(VARIABLE, "")
+    if not text:
+        return None
+    return decode_as(text.encode(), Worker)
 
 
 def _weight(server: str, number: int) -> bytes:
