@@ -59,7 +59,7 @@ def run(config: Config, overrides: HttpOverrides, workers: int) -> int:
         first = Worker(
             0, workers, str(folder), secrets.token_hex(32), os.getpid(), port if not http.listen.port else 0
         )
-        command = [sys.executable, *sys.orig_argv[1:]]
+        command = [sys.executable, "-P", "-m", "dynamic_mcp", *sys.argv[1:]]
         return asyncio.run(Supervisor(first, command, os.environ, finish_within_s=http.shutdown_timeout_s).run())
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -108,11 +108,18 @@ class Supervisor:
         self._keepers = TaskSet(log)
 
     async def run(self) -> int:
-        """Return once all workers have ended."""
+        """Run until a signal arrives and all workers have ended; return the exit code."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._end)
-        loop.add_signal_handler(signal.SIGHUP, self._reload)
+        handlers = {signal.SIGTERM: self._end, signal.SIGINT: self._end, signal.SIGHUP: self._reload}
+        for number, handler in handlers.items():
+            loop.add_signal_handler(number, handler)
+        try:
+            return await self._run()
+        finally:
+            for number in handlers:
+                loop.remove_signal_handler(number)
+
+    async def _run(self) -> int:
         first = await self._start(0)
         if not await first.serves() and not self._ended.is_set():
             return await first.wait() or 1

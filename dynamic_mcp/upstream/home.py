@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
-from typing import cast
+from collections.abc import Awaitable, Callable
+from typing import TypeVar, cast
 
 from msgspec import Raw, Struct
 
@@ -18,6 +18,8 @@ from dynamic_mcp.identity import Principal
 from dynamic_mcp.mcp import lines, wire
 from dynamic_mcp.system.text import os_reason
 from dynamic_mcp.upstream.stdio import LinePacer
+
+T = TypeVar("T")
 
 # A home with more unread input than this has stopped reading.
 _UNREAD_BYTES = 16 << 20
@@ -51,18 +53,13 @@ class HomeTransport(asyncio.Protocol):
         self._ended = asyncio.Event()
 
     async def connect(self, home: Home) -> None:
-        """Connect to the home of the server. Raises Unreachable."""
-        loop = asyncio.get_running_loop()
-        ends_at = loop.time() + _BACK_WITHIN_S
-        while True:
-            try:
-                await loop.create_unix_connection(lambda: self, home.socket)
-                break
-            except OSError as exc:
-                if loop.time() >= ends_at:
-                    reason = f"the process that runs this server cannot be reached: {os_reason(exc)}"
-                    raise Unreachable(self.group, reason) from exc
-            await asyncio.sleep(_TRY_EVERY_S)
+        """Connect to the home of the server. Raises NotSent."""
+        try:
+            await asyncio.get_running_loop().create_unix_connection(lambda: self, home.socket)
+        except OSError as exc:
+            raise NotSent(
+                self.group, f"the process that runs this server cannot be reached: {os_reason(exc)}"
+            ) from exc
         self._transport.write(wire.encode(LinkRequest(self.group, home.launch, home.user)) + b"\n")
 
     # --- Transport -------------------------------------------------------------------------------------
@@ -101,12 +98,21 @@ class HomeTransport(asyncio.Protocol):
             self.lost(LinkLost(self.group, _LOST))
 
 
-@contextlib.contextmanager
-def explain(group: str) -> Iterator[None]:
-    """Raise what a home says of a server that it cannot start as if it had not been started here."""
-    try:
-        yield
-    except ErrorAnswer as exc:
-        said = wire.text(wire.member(Raw(exc.error), "message")) or str(exc)
-        message, _, hint = said.removeprefix(f"group `{group}`: ").partition("\nhint: ")
-        raise Unreachable(group, message, hint=hint) from exc
+async def open_at_home(group: str, open_link: Callable[[], Awaitable[T]]) -> T:
+    """Open a link to a server at its home, which may just be starting again.
+
+    What the home says of a server that does not start is raised as if that had been tried here. Raises UpstreamError.
+    """
+    loop = asyncio.get_running_loop()
+    ends_at = loop.time() + _BACK_WITHIN_S
+    while True:
+        try:
+            return await open_link()
+        except ErrorAnswer as exc:
+            said = wire.text(wire.member(Raw(exc.error), "message")) or str(exc)
+            message, _, hint = said.removeprefix(f"group `{group}`: ").partition("\nhint: ")
+            raise Unreachable(group, message, hint=hint) from exc
+        except LinkLost:
+            if loop.time() >= ends_at:
+                raise
+        await asyncio.sleep(_TRY_EVERY_S)

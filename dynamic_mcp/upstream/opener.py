@@ -83,10 +83,12 @@ async def open_link(
         case Program(home=None) as program:
             return await _open_program(config, program, listener, hello, lacks, is_modern_first=is_modern_first)
         case Program() as program:
-            from dynamic_mcp.upstream.home import explain  # where several processes serve one config
+            from dynamic_mcp.upstream.home import open_at_home  # where several processes serve one config
 
-            with explain(config.name):
-                return await _open_program(config, program, listener, hello, lacks, is_modern_first=is_modern_first)
+            return await open_at_home(
+                config.name,
+                partial(_open_program, config, program, listener, hello, lacks, is_modern_first=is_modern_first),
+            )
         case Remote() as remote:
             opened_logins = logins()
             authorization = None if opened_logins is None else opened_logins.authorization(config.name, remote)
