@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from dynamic_mcp.host.reloader import Reloader
     from dynamic_mcp.host.worker import Worker
     from dynamic_mcp.oauth.logins import Logins
+    from dynamic_mcp.observe.proxies import ProxyStatus
     from dynamic_mcp.proxy.status import Kind
     from dynamic_mcp.proxy.workspaces import Workspaces
 
@@ -202,8 +203,9 @@ class Serving:
         from dynamic_mcp.proxy.status import read_status
 
         config = self.config.file if self._origin is None else self._origin.label
-        await ProxyRegistry(paths.state_dir() / "running").publish(
-            lambda: read_status(
+
+        def read() -> ProxyStatus:
+            status = read_status(
                 self.proxy,
                 config,
                 configured=[group.name for group in self.config.groups],
@@ -212,9 +214,10 @@ class Serving:
                 url="" if self._http is None else self._http.url,
                 metrics="" if self._observing is None else self._observing.metrics_url,
                 reloads=self.served.reloads,
-            ),
-            self.proxy.changed,
-        )
+            )
+            return status if self._homes is None else self._homes.describe(status)
+
+        await ProxyRegistry(paths.state_dir() / "running").publish(read, self.proxy.changed)
 
     def _later_work(self) -> Iterator[Coroutine[object, object, None]]:
         if self._origin is None:
