@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dynamic_mcp.cli.direct_server import DirectServer
     from dynamic_mcp.face.shim import Shim
     from dynamic_mcp.host.http_control import HttpOverrides
-    from dynamic_mcp.host.worker import Worker
+    from dynamic_mcp.system.worker import Worker
 
 log = logging.getLogger("dynamic_mcp")
 
@@ -175,7 +175,7 @@ def serve_http(
         overrides = replace(overrides, profile=choose_profile(overrides.profile, os.environ))
         narrow_config(configs.base, overrides.profile)  # raises NotFound
         if worker is not None:
-            http.run(configs, serving_log, worker.with_port(overrides, configs.base), worker)
+            http.run(configs, serving_log, _with_port(overrides, configs.base, worker.port), worker)
         elif workers is not None:
             return _supervise(configs.base, overrides, workers)
         elif not _serve_http_as_daemon(configs, serving_log, overrides):
@@ -189,9 +189,21 @@ def serve_http(
 
 
 def _this_worker() -> Worker | None:
-    from dynamic_mcp.host.worker import of_process
+    from dynamic_mcp.system.worker import of_process
 
     return of_process(os.environ)
+
+
+def _with_port(overrides: HttpOverrides, config: Config, port: int) -> HttpOverrides:
+    """Return the options with the port that all workers share, if the config leaves that to the system."""
+    from dynamic_mcp.config.addresses import TcpAddress
+
+    listen = overrides.override(config.http).listen
+    return (
+        replace(overrides, listen=TcpAddress(listen.host, port))
+        if port and isinstance(listen, TcpAddress)
+        else overrides
+    )
 
 
 def _supervise(config: Config, overrides: HttpOverrides, workers: int) -> int:

@@ -27,7 +27,6 @@ from dynamic_mcp.config.resolved import (
 from dynamic_mcp.config.types import DirectTools
 from dynamic_mcp.face import limits
 from dynamic_mcp.groups.catalog_store import CatalogStore, key
-from dynamic_mcp.host.worker import Worker
 from dynamic_mcp.identity import Authentication
 from dynamic_mcp.mcp import lines
 from dynamic_mcp.observe.proxies import ProxyStatus
@@ -36,6 +35,7 @@ from dynamic_mcp.proxy.status import read_groups
 from dynamic_mcp.session.client_connection import ClientConnection, ClientOrigin
 from dynamic_mcp.session.stream_session import StreamSession
 from dynamic_mcp.system.decoding import decode_as
+from dynamic_mcp.system.worker import Worker
 from dynamic_mcp.upstream.home import LinkRequest
 from dynamic_mcp.upstream.stdio import LinePacer
 

@@ -10,8 +10,8 @@ from dynamic_mcp.host.http_control import HttpOverrides
 from dynamic_mcp.host.serving import Serving
 from dynamic_mcp.host.serving_log import ServingLog
 from dynamic_mcp.host.signals import SignalHandlers
-from dynamic_mcp.host.worker import Worker
 from dynamic_mcp.system.event_loop import loop_factory
+from dynamic_mcp.system.worker import Worker
 
 log = logging.getLogger("dynamic_mcp")
 

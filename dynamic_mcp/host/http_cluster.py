@@ -9,9 +9,9 @@ from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.face.http.cluster import ReplicaSet
 from dynamic_mcp.face.http.core import HttpFace
 from dynamic_mcp.features import table
-from dynamic_mcp.host.worker import Worker
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.system.task_set import TaskSet
+from dynamic_mcp.system.worker import Worker
 
 log = logging.getLogger("dynamic_mcp")
 

@@ -23,7 +23,7 @@ from dynamic_mcp.proxy.request import Event
 
 if TYPE_CHECKING:  # loaded where HTTP is served
     from dynamic_mcp.config.http import Http, Tls
-    from dynamic_mcp.host.worker import Worker
+    from dynamic_mcp.system.worker import Worker
 
 log = logging.getLogger("dynamic_mcp")
 

@@ -26,9 +26,9 @@ from dynamic_mcp.host.http_certificate import Certificate
 from dynamic_mcp.host.http_cluster import ClusterControl
 from dynamic_mcp.host.http_face import make_options, tick
 from dynamic_mcp.host.http_logins import add_login_pages, send_links
-from dynamic_mcp.host.worker import Worker
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.system.task_set import TaskSet
+from dynamic_mcp.system.worker import Worker
 
 log = logging.getLogger("dynamic_mcp")
 

@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from dynamic_mcp.host.http_control import HttpControl, HttpOverrides, Service
     from dynamic_mcp.host.observing import Observing
     from dynamic_mcp.host.reloader import Reloader
-    from dynamic_mcp.host.worker import Worker
     from dynamic_mcp.oauth.logins import Logins
     from dynamic_mcp.observe.proxies import ProxyStatus
     from dynamic_mcp.proxy.status import Kind
     from dynamic_mcp.proxy.workspaces import Workspaces
+    from dynamic_mcp.system.worker import Worker
 
 log = logging.getLogger("dynamic_mcp")
 T = TypeVar("T")
@@ -328,7 +328,7 @@ class Serving:
         if self._observing is None and table.is_observed(config):
             from dynamic_mcp.host.observing import Observing
 
-            self._observing = Observing(self.proxy, self.served.reloads)
+            self._observing = Observing(self.proxy, self.served.reloads, worker=self._worker)
         return self._observing
 
     # --- another version of the config -----------------------------------------------------------------

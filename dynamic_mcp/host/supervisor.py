@@ -19,14 +19,16 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from dynamic_mcp.config.addresses import TcpAddress
-from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.errors import InvalidArguments
-from dynamic_mcp.host.http_control import HttpOverrides
-from dynamic_mcp.host.worker import VARIABLE, Worker
-from dynamic_mcp.observe.proxies import is_alive
-from dynamic_mcp.system import private_socket
-from dynamic_mcp.system.task_set import TaskSet
+assert sys.platform != "win32"
+
+from dynamic_mcp.config.addresses import TcpAddress  # noqa: E402
+from dynamic_mcp.config.resolved import Config  # noqa: E402
+from dynamic_mcp.errors import InvalidArguments  # noqa: E402
+from dynamic_mcp.host.http_control import HttpOverrides  # noqa: E402
+from dynamic_mcp.observe.proxies import is_alive  # noqa: E402
+from dynamic_mcp.system import private_socket  # noqa: E402
+from dynamic_mcp.system.task_set import TaskSet  # noqa: E402
+from dynamic_mcp.system.worker import VARIABLE, Worker  # noqa: E402
 
 log = logging.getLogger("dynamic_mcp")
 

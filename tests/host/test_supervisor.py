@@ -17,12 +17,12 @@ if sys.platform == "win32":
     pytest.skip("Windows has no ports that processes share", allow_module_level=True)
 
 from dynamic_mcp.host.supervisor import Supervisor
-from dynamic_mcp.host.worker import Worker
+from dynamic_mcp.system.worker import Worker
 
 # Writes down what happens to it, as `NUMBER WHAT`, and ends as the first argument says.
 _WORKER = """
 import os, signal, sys
-from dynamic_mcp.host.worker import of_process
+from dynamic_mcp.system.worker import of_process
 how, file = sys.argv[1:]
 worker = of_process(os.environ)
 def note(what):

@@ -11,12 +11,15 @@ import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from tests.http_client import HttpClient
 from tests.http_program import HttpProgram, serving_http
+from tests.journeys.remote_server import free_port
 from tests.mcp_client import McpClient, McpStream, Refused
 from tests.program import BOUND_S, Json, full, text_of
+from tests.web import web_client
 
 pytestmark = [
     pytest.mark.alone_only("its clients connect by URL"),
@@ -222,6 +225,23 @@ async def test_all_workers_serve_another_version_of_the_config(tmp_path: Path) -
             async with asyncio.timeout(BOUND_S):
                 while await _echoes(client, "other") != "x":  # noqa: ASYNC110 - as above
                     await asyncio.sleep(0.1)
+
+
+async def test_the_metrics_are_those_of_all_workers(tmp_path: Path) -> None:
+    port = free_port()
+    async with serving(tmp_path, settings={"metrics": {"listen": port}}) as (_, clients):
+        for name in ("w0", "w1"):
+            await (await clients.at(name)).call("up", "echo", {"text": "x"})
+        async with asyncio.timeout(BOUND_S), web_client() as web:
+            while await _measured(web, port) != {"w0", "w1"}:  # noqa: ASYNC110 - each opens once a client has come
+                await asyncio.sleep(0.05)
+
+
+async def _measured(web: httpx2.AsyncClient, port: int) -> set[str]:
+    """Return the workers whose sessions the metrics tell of."""
+    text = (await web.get(f"http://127.0.0.1:{port}/metrics")).text
+    sessions = [line for line in text.splitlines() if line.startswith("dynamic_mcp_sessions{")]
+    return {re.findall('worker="(.*?)"', line)[0] for line in sessions}
 
 
 async def _echoes(client: McpClient, group: str) -> str:

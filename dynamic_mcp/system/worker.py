@@ -7,13 +7,9 @@ import hashlib
 import os
 from collections.abc import MutableMapping
 
+import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
-from dynamic_mcp.config.addresses import TcpAddress
-from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.host.http_control import HttpOverrides
-from dynamic_mcp.mcp import wire
 from dynamic_mcp.system.decoding import decode_as
 
 # Where the supervisor tells a worker who it is; no program that the worker starts gets it.
@@ -39,7 +35,12 @@ class Worker(Struct, frozen=True):
     @property
     def name(self) -> str:
         """The name of this worker in the ids of its sessions."""
-        return f"w{self.number}"
+        return self.name_of(self.number)
+
+    @staticmethod
+    def name_of(number: int) -> str:
+        """Return the name of the worker with this number."""
+        return f"w{number}"
 
     def socket_of(self, number: int) -> str:
         """Return the socket at which a worker takes the requests that others pass on."""
@@ -49,16 +50,13 @@ class Worker(Struct, frozen=True):
         """Return the socket at which a worker serves the servers that run in it."""
         return f"{self.folder}/{number}-home.sock"
 
+    def metrics_socket_of(self, number: int) -> str:
+        """Return the socket at which a worker shows its own metrics."""
+        return f"{self.folder}/{number}-metrics.sock"
+
     def home_of(self, server: str) -> int:
         """Return the number of the worker in which a server runs, always the same of so many."""
         return max(range(self.count), key=lambda number: _weight(server, number))
-
-    def with_port(self, overrides: HttpOverrides, config: Config) -> HttpOverrides:
-        """Return the options with the port that all workers share, if the config leaves it to the system."""
-        listen = overrides.override(config.http).listen
-        if not self.port or not isinstance(listen, TcpAddress):
-            return overrides
-        return replace(overrides, listen=TcpAddress(listen.host, self.port))
 
     def say_ready(self) -> None:
         """Tell the supervisor that this worker serves."""
@@ -68,7 +66,7 @@ class Worker(Struct, frozen=True):
 
     def to_variable(self) -> str:
         """Return what `of_process` reads."""
-        return wire.encode(self).decode()
+        return msgspec.json.encode(self).decode()
 
 
 def of_process(environment: MutableMapping[str, str]) -> Worker | None:
