@@ -239,7 +239,10 @@ async def test_the_metrics_are_those_of_all_workers(tmp_path: Path) -> None:
 
 async def _measured(web: httpx2.AsyncClient, port: int) -> set[str]:
     """Return the workers whose sessions the metrics tell of."""
-    text = (await web.get(f"http://127.0.0.1:{port}/metrics")).text
+    try:
+        text = (await web.get(f"http://127.0.0.1:{port}/metrics")).text
+    except httpx2.ConnectError:  # it is not open yet
+        return set()
     sessions = [line for line in text.splitlines() if line.startswith("dynamic_mcp_sessions{")]
     return {re.findall('worker="(.*?)"', line)[0] for line in sessions}
 
