@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dynamic_mcp.cli.direct_server import DirectServer
     from dynamic_mcp.face.shim import Shim
     from dynamic_mcp.host.http_control import HttpOverrides
-    from dynamic_mcp.system.worker import Worker
+    from dynamic_mcp.system.worker import WorkerIdentity
 
 log = logging.getLogger("dynamic_mcp")
 
@@ -188,7 +188,7 @@ def serve_http(
     return 0
 
 
-def _this_worker() -> Worker | None:
+def _this_worker() -> WorkerIdentity | None:
     from dynamic_mcp.system.worker import of_process
 
     return of_process(os.environ)

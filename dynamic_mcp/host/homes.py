@@ -35,7 +35,7 @@ from dynamic_mcp.proxy.status import read_groups
 from dynamic_mcp.session.client_connection import ClientConnection, ClientOrigin
 from dynamic_mcp.session.stream_session import StreamSession
 from dynamic_mcp.system.decoding import decode_as
-from dynamic_mcp.system.worker import Worker
+from dynamic_mcp.system.worker import WorkerIdentity
 from dynamic_mcp.upstream.home import LinkRequest
 from dynamic_mcp.upstream.stdio import LinePacer
 
@@ -50,7 +50,7 @@ _MAX_REQUEST_BYTES = 64 << 10
 class Homes:
     """Runs the servers whose home is this worker, and tells its proxy where all of them are."""
 
-    def __init__(self, worker: Worker, config: Config, catalogs: Path) -> None:
+    def __init__(self, worker: WorkerIdentity, config: Config, catalogs: Path) -> None:
         self._worker = worker
         self._config = self._at_home(config)
         self.proxy = Proxy(self._config, catalog_store=CatalogStore(catalogs))

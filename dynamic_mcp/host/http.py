@@ -11,13 +11,13 @@ from dynamic_mcp.host.serving import Serving
 from dynamic_mcp.host.serving_log import ServingLog
 from dynamic_mcp.host.signals import SignalHandlers
 from dynamic_mcp.system.event_loop import loop_factory
-from dynamic_mcp.system.worker import Worker
+from dynamic_mcp.system.worker import WorkerIdentity
 
 log = logging.getLogger("dynamic_mcp")
 
 
 def run(
-    configs: ConfigState, serving_log: ServingLog, overrides: HttpOverrides, worker: Worker | None = None
+    configs: ConfigState, serving_log: ServingLog, overrides: HttpOverrides, worker: WorkerIdentity | None = None
 ) -> None:
     """Serve a config over HTTP, in a new event loop. Raises ListenError."""
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
@@ -25,7 +25,7 @@ def run(
 
 
 async def _serve(
-    configs: ConfigState, serving_log: ServingLog, overrides: HttpOverrides, worker: Worker | None
+    configs: ConfigState, serving_log: ServingLog, overrides: HttpOverrides, worker: WorkerIdentity | None
 ) -> None:
     config = configs.base
     for warning in (*config.file_warnings, *config.warnings):

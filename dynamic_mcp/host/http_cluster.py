@@ -11,7 +11,7 @@ from dynamic_mcp.face.http.core import HttpFace
 from dynamic_mcp.features import table
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.system.task_set import TaskSet
-from dynamic_mcp.system.worker import Worker
+from dynamic_mcp.system.worker import WorkerIdentity
 
 log = logging.getLogger("dynamic_mcp")
 
@@ -22,7 +22,7 @@ _FINISH_WITHIN_S = 120.0
 class ClusterControl:
     """Opens and closes this replica's way to the others."""
 
-    def __init__(self, proxy: Proxy, worker: Worker | None = None) -> None:
+    def __init__(self, proxy: Proxy, worker: WorkerIdentity | None = None) -> None:
         self._proxy = proxy
         self._worker = worker
         self._background = TaskSet(log)

@@ -23,7 +23,7 @@ from dynamic_mcp.proxy.request import Event
 
 if TYPE_CHECKING:  # loaded where HTTP is served
     from dynamic_mcp.config.http import Http, Tls
-    from dynamic_mcp.system.worker import Worker
+    from dynamic_mcp.system.worker import WorkerIdentity
 
 log = logging.getLogger("dynamic_mcp")
 
@@ -84,7 +84,7 @@ class Service(Protocol):
         ...
 
 
-def load_service(worker: Worker | None = None) -> Callable[[Proxy], Service]:
+def load_service(worker: WorkerIdentity | None = None) -> Callable[[Proxy], Service]:
     """Import and return the service with a listener, whose port a `worker` shares with others."""
     from dynamic_mcp.host.http_service import HttpService
 

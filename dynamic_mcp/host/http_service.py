@@ -28,7 +28,7 @@ from dynamic_mcp.host.http_face import make_options, tick
 from dynamic_mcp.host.http_logins import add_login_pages, send_links
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.system.task_set import TaskSet
-from dynamic_mcp.system.worker import Worker
+from dynamic_mcp.system.worker import WorkerIdentity
 
 log = logging.getLogger("dynamic_mcp")
 
@@ -58,7 +58,7 @@ class _Listener(Struct, frozen=True):
 class HttpService:
     """Serves a proxy over HTTP, with one core for the sessions, whatever address it listens at."""
 
-    def __init__(self, proxy: Proxy, worker: Worker | None = None) -> None:
+    def __init__(self, proxy: Proxy, worker: WorkerIdentity | None = None) -> None:
         self._proxy = proxy
         self._worker = worker
         self._http = Http()
@@ -207,7 +207,7 @@ class HttpService:
             log.info("the certificate `%s` was read again", self._http.tls.cert)
 
 
-async def _listen_for_workers(face: HttpFace, worker: Worker, http: Http) -> HttpServer:
+async def _listen_for_workers(face: HttpFace, worker: WorkerIdentity, http: Http) -> HttpServer:
     """Listen where the other workers pass requests on. Raises ListenError."""
     server, address = HttpServer(face), UnixAddress(worker.socket_of(worker.number))
     try:

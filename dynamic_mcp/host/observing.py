@@ -13,7 +13,7 @@ from dynamic_mcp.proxy.request import Observers
 
 if TYPE_CHECKING:
     from dynamic_mcp.proxy.observer_service import ObserverService
-    from dynamic_mcp.system.worker import Worker
+    from dynamic_mcp.system.worker import WorkerIdentity
 
 
 class Observing:
@@ -28,7 +28,7 @@ class Observing:
         reloads: ReloadCounts | None = None,
         *,
         is_command: bool = False,
-        worker: Worker | None = None,
+        worker: WorkerIdentity | None = None,
     ) -> None:
         self._worker = worker
         self._reloads = reloads or ReloadCounts()

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from dynamic_mcp.observe.proxies import ProxyStatus
     from dynamic_mcp.proxy.status import Kind
     from dynamic_mcp.proxy.workspaces import Workspaces
-    from dynamic_mcp.system.worker import Worker
+    from dynamic_mcp.system.worker import WorkerIdentity
 
 log = logging.getLogger("dynamic_mcp")
 T = TypeVar("T")
@@ -103,7 +103,7 @@ class Serving:
         origin: ConfigSource | None = None,
         load_http: Callable[[], Callable[[Proxy], Service]] | None = None,
         can_hand_over: bool = False,
-        worker: Worker | None = None,
+        worker: WorkerIdentity | None = None,
     ) -> None:
         config, cache = configs.base, paths.cache_dir()
         self._kind: Kind = kind
@@ -358,7 +358,7 @@ class Serving:
             yield from config.warnings
 
 
-def _make_homes(worker: Worker, config: Config, cache: Path) -> Homes:
+def _make_homes(worker: WorkerIdentity, config: Config, cache: Path) -> Homes:
     from dynamic_mcp.host.homes import Homes
 
     return Homes(worker, config, cache / "catalogs")

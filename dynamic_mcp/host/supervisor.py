@@ -28,7 +28,7 @@ from dynamic_mcp.host.http_control import HttpOverrides  # noqa: E402
 from dynamic_mcp.observe.proxies import is_alive  # noqa: E402
 from dynamic_mcp.system import private_socket  # noqa: E402
 from dynamic_mcp.system.task_set import TaskSet  # noqa: E402
-from dynamic_mcp.system.worker import VARIABLE, Worker  # noqa: E402
+from dynamic_mcp.system.worker import VARIABLE, WorkerIdentity  # noqa: E402
 
 log = logging.getLogger("dynamic_mcp")
 
@@ -58,7 +58,7 @@ def run(config: Config, overrides: HttpOverrides, workers: int) -> int:
     _remove_those_of_dead(folder)
     folder.mkdir(mode=0o700)
     try:
-        first = Worker(
+        first = WorkerIdentity(
             0, workers, str(folder), secrets.token_hex(32), os.getpid(), port if not http.listen.port else 0
         )
         command = [sys.executable, "-P", "-m", "dynamic_mcp", *sys.argv[1:]]
@@ -93,7 +93,7 @@ class Supervisor:
 
     def __init__(
         self,
-        first: Worker,
+        first: WorkerIdentity,
         command: Sequence[str],
         environment: Mapping[str, str],
         *,
@@ -194,7 +194,7 @@ class _Process:
         self._ready = ready
 
     @staticmethod
-    async def start(worker: Worker, command: Sequence[str], environment: Mapping[str, str]) -> _Process:
+    async def start(worker: WorkerIdentity, command: Sequence[str], environment: Mapping[str, str]) -> _Process:
         """Start a worker in a session of its own, so that the signals of a terminal reach only the supervisor."""
         ours, its = os.pipe()
         try:

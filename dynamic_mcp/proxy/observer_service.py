@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dynamic_mcp.config.resolved import Config
     from dynamic_mcp.proxy.proxy import Proxy
     from dynamic_mcp.proxy.request import Observer
-    from dynamic_mcp.system.worker import Worker
+    from dynamic_mcp.system.worker import WorkerIdentity
 
 
 class ObserverContext(Struct, frozen=True):
@@ -24,7 +24,7 @@ class ObserverContext(Struct, frozen=True):
     proxy: Proxy
     reloads: ReloadCounts
     count_failures: Callable[[], int]
-    worker: Worker | None = None
+    worker: WorkerIdentity | None = None
 
 
 class ObserverService:

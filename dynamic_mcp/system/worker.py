@@ -16,7 +16,7 @@ from dynamic_mcp.system.decoding import decode_as
 VARIABLE = "DYNAMIC_MCP_WORKER"
 
 
-class Worker(Struct, frozen=True):
+class WorkerIdentity(Struct, frozen=True):
     """One of `count` processes, numbered from 0. `folder` has their sockets, and is private to this user.
 
     `key` is a secret of this service, with which the workers sign what they say to each other. `supervisor` is the
@@ -69,12 +69,12 @@ class Worker(Struct, frozen=True):
         return msgspec.json.encode(self).decode()
 
 
-def of_process(environment: MutableMapping[str, str]) -> Worker | None:
+def of_process(environment: MutableMapping[str, str]) -> WorkerIdentity | None:
     """Return the worker that this process is, whose variable is removed; None if it is none."""
     text = environment.pop(VARIABLE, "")
     if not text:
         return None
-    return decode_as(text.encode(), Worker)
+    return decode_as(text.encode(), WorkerIdentity)
 
 
 def _weight(server: str, number: int) -> bytes:

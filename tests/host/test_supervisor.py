@@ -17,7 +17,7 @@ if sys.platform == "win32":
     pytest.skip("Windows has no ports that processes share", allow_module_level=True)
 
 from dynamic_mcp.host.supervisor import Supervisor
-from dynamic_mcp.system.worker import Worker
+from dynamic_mcp.system.worker import WorkerIdentity
 
 # Writes down what happens to it, as `NUMBER WHAT`, and ends as the first argument says.
 _WORKER = """
@@ -60,7 +60,7 @@ class Service:
                 await asyncio.sleep(0.02)
 
     def run(self, how: str) -> asyncio.Task[int]:
-        worker = Worker(0, 2, str(self._file.parent), "key")
+        worker = WorkerIdentity(0, 2, str(self._file.parent), "key")
         command = [sys.executable, "-c", _WORKER, how, str(self._file)]
         supervisor = Supervisor(worker, command, os.environ, finish_within_s=-9.5, first_pause_s=0.01)
         return asyncio.create_task(supervisor.run())

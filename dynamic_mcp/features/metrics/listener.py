@@ -5,6 +5,7 @@ It is imported when it is opened, together with the HTTP server.
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Iterable
 from hmac import compare_digest
@@ -20,7 +21,10 @@ from dynamic_mcp.face.http.server import HttpServer
 from dynamic_mcp.features.metrics.config import Metrics
 from dynamic_mcp.features.metrics.exposition import negotiate, render
 from dynamic_mcp.features.metrics.families import Family
-from dynamic_mcp.system.worker import Worker
+from dynamic_mcp.system.task_set import TaskSet
+from dynamic_mcp.system.worker import WorkerIdentity
+
+log = logging.getLogger("dynamic_mcp")
 
 _PATH = "/metrics"
 _ALLOWED = b"GET, HEAD"
@@ -31,7 +35,9 @@ _TEXT: Headers = ((b"content-type", b"text/plain; charset=utf-8"),)
 class MetricsListener:
     """Serves what `read` returns at one address; a worker, what all workers say. `url` is empty until it is open."""
 
-    def __init__(self, read: Callable[[], Iterable[Family]], settings: Metrics, worker: Worker | None = None) -> None:
+    def __init__(
+        self, read: Callable[[], Iterable[Family]], settings: Metrics, worker: WorkerIdentity | None = None
+    ) -> None:
         self.url = ""
         self._worker = worker
         self._own: HttpServer | None = None  # where the other workers read
@@ -47,9 +53,7 @@ class MetricsListener:
             raise UnsafeAddress(f"other machines can reach `{settings.address}`, and there is no `token`")
         options = HttpOptions(own_hosts=place.list_hosts(), accepts_any_address=place.is_any)
         face = MetricsFace(self._answer, options, token=settings.token)
-        if sys.platform != "win32" and self._worker is not None:
-            from dynamic_mcp.features.metrics.workers import WorkersFace  # where several processes serve one config
-
+        if self._worker is not None:
             face = WorkersFace(self._worker, self._answer, options, token=settings.token)
             self._own = HttpServer(MetricsFace(self._answer, HttpOptions(own_hosts=("localhost",))))
             await self._own.open(UnixAddress(self._worker.metrics_socket_of(self._worker.number)))
@@ -83,11 +87,10 @@ class MetricsFace:
 
     def begin(self, head: RequestHead, exchange: Exchange) -> BodyReceiver | None:
         """Answer a request; its body is ignored."""
-        exchange.respond(self.refuse(head) or self._answer(head))
+        exchange.respond(self._refuse(head) or self._answer(head))
         return None
 
-    def refuse(self, head: RequestHead) -> Response | None:
-        """Return the refusal of a request; None if it is answered."""
+    def _refuse(self, head: RequestHead) -> Response | None:
         if self._token is None and self._guard.check(head) is not None:
             return _plain(403, "metrics without a token are read under an address of this machine, and by no page")
         if head.target.partition(b"?")[0] != _PATH.encode():
@@ -105,16 +108,43 @@ class MetricsFace:
         return is_bearer and compare_digest(shown[len(_BEARER) :].strip(), token)
 
     def _answer(self, head: RequestHead) -> Response:
-        return metrics_answer(*self._read(accepted(head)))
+        return _metrics(*self._read(_accepted(head)))
 
 
-def accepted(head: RequestHead) -> str:
-    """Return the formats that a reader wants: the header `Accept`."""
+class WorkersFace(MetricsFace):
+    """Answers with the metrics of all workers; `read` returns those of this one."""
+
+    def __init__(
+        self,
+        worker: WorkerIdentity,
+        read: Callable[[str], tuple[str, bytes]],
+        options: HttpOptions,
+        *,
+        token: str | None = None,
+    ) -> None:
+        super().__init__(read, options, token=token)
+        self._worker = worker
+        self._work = TaskSet(log)
+
+    def begin(self, head: RequestHead, exchange: Exchange) -> BodyReceiver | None:
+        if (refusal := self._refuse(head)) is not None:
+            exchange.respond(refusal)
+        else:
+            self._work.create(self._gather(head, exchange), name="metrics of all workers")
+        return None
+
+    async def _gather(self, head: RequestHead, exchange: Exchange) -> None:
+        if sys.platform != "win32":
+            from dynamic_mcp.features.metrics.workers import gather  # where several processes serve one config
+
+            exchange.respond(_metrics(*await gather(self._worker, _accepted(head))))
+
+
+def _accepted(head: RequestHead) -> str:
     return head.headers.get(b"accept", b"").decode("latin-1")
 
 
-def metrics_answer(content_type: str, body: bytes) -> Response:
-    """Return the answer with this text."""
+def _metrics(content_type: str, body: bytes) -> Response:
     return Response(200, ((b"content-type", content_type.encode()), (b"cache-control", b"no-store")), body)
 
 

@@ -21,7 +21,7 @@ from dynamic_mcp.proxy.first_client import wait_for_first_client
 from dynamic_mcp.proxy.observer_service import ObserverContext, ObserverService
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.system.task_set import TaskSet
-from dynamic_mcp.system.worker import Worker
+from dynamic_mcp.system.worker import WorkerIdentity
 
 if TYPE_CHECKING:  # loaded when the listener is opened
     from dynamic_mcp.features.metrics.listener import MetricsListener
@@ -131,7 +131,7 @@ class MetricsService(ObserverService):
             await listener.stop(_END_WITHIN_S)
 
 
-def _load_listener() -> Callable[[Callable[[], Iterator[Family]], Metrics, Worker | None], MetricsListener]:
+def _load_listener() -> Callable[[Callable[[], Iterator[Family]], Metrics, WorkerIdentity | None], MetricsListener]:
     from dynamic_mcp.features.metrics.listener import MetricsListener
 
     return MetricsListener
