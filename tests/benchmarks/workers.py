@@ -4,7 +4,7 @@
 
 A cheap stdio server behind `serve --http`: without workers, and with so many. Each session calls over the connection
 on which it began, as clients do. Rounds are interleaved; each figure is the median over the rounds. CPU is of the
-service without its server, in microseconds a call; memory is what a session adds to it, with its connection. It judges
+service without its server, in microseconds a call; memory is what a session adds, with its connection. It judges
 nothing: quote ratios of one run. Linux only, because of `/proc`.
 """
 
