@@ -551,6 +551,10 @@ class LinkEvents:
         self._wake()  # there may be something to store
         return user
 
+    def note_asking(self) -> None:
+        self._owner.learn_asking(None)
+        self._wake()
+
     def receive_notification(self, frame: Frame, callers: Sequence[Caller] | None) -> None:
         if frame.method in CHANGED_BY:
             self._mark_stale(CHANGED_BY[frame.method])

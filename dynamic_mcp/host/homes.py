@@ -26,6 +26,7 @@ from dynamic_mcp.config.resolved import (
 from dynamic_mcp.config.types import DirectTools
 from dynamic_mcp.face import limits
 from dynamic_mcp.groups.catalog_store import CatalogStore, key
+from dynamic_mcp.groups.group import Group
 from dynamic_mcp.identity import Authentication
 from dynamic_mcp.mcp import lines
 from dynamic_mcp.observe.proxies import ProxyStatus
@@ -35,7 +36,7 @@ from dynamic_mcp.session.client_connection import ClientConnection, ClientOrigin
 from dynamic_mcp.session.stream_session import StreamSession
 from dynamic_mcp.system.decoding import decode_as
 from dynamic_mcp.system.worker import WorkerIdentity
-from dynamic_mcp.upstream.home import LinkRequest
+from dynamic_mcp.upstream.home import ASKS, LinkRequest
 from dynamic_mcp.upstream.stdio import LinePacer
 
 log = logging.getLogger("dynamic_mcp")
@@ -125,6 +126,7 @@ class Homes:
         except TimeoutError:
             log.warning("a link to `%s` is refused: it is of another version of the config", request.server)
             return None
+        link.group = next(each for each in self.proxy.groups if each.name == request.server)
         origin = ClientOrigin(Authentication(request.user, "worker"), transport="socket", only=request.server)
         return StreamSession(ClientConnection(link.write, link.is_congested, origin), self.proxy)
 
@@ -151,10 +153,16 @@ class HomeLink(asyncio.Protocol):
         self._waiting: list[bytes] = []
         self._is_behind = self._is_full = False
         self._timer: asyncio.TimerHandle
+        self.group: Group | None = None  # whose server this is
+        self._has_told = False
 
     def write(self, line: bytes) -> None:
-        if not self._transport.is_closing():
-            self._transport.write(line)
+        if self._transport.is_closing():
+            return
+        if not self._has_told and self.group is not None and self.group.asks:
+            self._has_told = True
+            self._transport.write(ASKS + b"\n")
+        self._transport.write(line)
 
     def is_congested(self) -> bool:
         return self._transport.get_write_buffer_size() > limits.FLOOD_BYTES

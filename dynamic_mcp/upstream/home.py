@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from typing import TypeVar, cast
+from typing import Protocol, TypeVar, cast
 
 from msgspec import Raw, Struct
 
@@ -17,6 +17,7 @@ from dynamic_mcp.errors import ErrorAnswer, LinkLost, NotSent, Unreachable
 from dynamic_mcp.identity import Principal
 from dynamic_mcp.mcp import lines, wire
 from dynamic_mcp.system.text import os_reason
+from dynamic_mcp.upstream.link import LinkOwner
 from dynamic_mcp.upstream.stdio import LinePacer
 
 T = TypeVar("T")
@@ -30,6 +31,18 @@ _CLOSE_WITHIN_S = 1.0
 _LOST = "the process that runs this server has ended"
 
 
+# What a home writes once it has seen its server ask a client: from then on, each client has a link of its own.
+ASKS = b'{"dynamic-mcp":"asks"}'
+
+
+class LinkToHomeOwner(LinkOwner, Protocol):
+    """The instance behind a link to a home."""
+
+    def note_asking(self) -> None:
+        """Called when the home has seen the server ask a client."""
+        ...
+
+
 class LinkRequest(Struct, frozen=True):
     """The first line of a link: the server, a digest of how it is started, and the user whose clients use it."""
 
@@ -39,12 +52,13 @@ class LinkRequest(Struct, frozen=True):
 
 
 class HomeTransport(asyncio.Protocol):
-    """The connection of one link. Set `receive`, which gets each line, and `lost`, before `connect`."""
+    """The connection of one link. Set `receive`, which gets each line, `lost` and `note_asking` before `connect`."""
 
     def __init__(self, group: str, max_message_bytes: int) -> None:
         self.group = group
         self.receive: Callable[[bytes], None]
         self.lost: Callable[[LinkLost], None]
+        self.note_asking: Callable[[], None]
         self._lines = lines.Lines(max_message_bytes)
         self._max_unread = max(_UNREAD_BYTES, 2 * max_message_bytes)
         self._transport: asyncio.Transport
@@ -85,10 +99,16 @@ class HomeTransport(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = made = cast(asyncio.Transport, transport)
-        self._pacer = LinePacer(self.receive, pause=made.pause_reading, resume=made.resume_reading)
+        self._pacer = LinePacer(self._receive, pause=made.pause_reading, resume=made.resume_reading)
 
     def data_received(self, data: bytes) -> None:
         self._pacer.take(self._lines.feed(data))
+
+    def _receive(self, line: bytes) -> None:
+        if line == ASKS:
+            self.note_asking()
+        else:
+            self.receive(line)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._ended.set()

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 from msgspec import Struct, structs
 
@@ -203,11 +203,12 @@ async def _reach_home(
     config: GroupConfig, program: Program, home: Home, listener: LinkOwner
 ) -> tuple[Link, LineTransport]:
     """Return a link to a program that another process runs."""
-    from dynamic_mcp.upstream.home import HomeTransport  # where several processes serve one config
+    from dynamic_mcp.upstream.home import HomeTransport, LinkToHomeOwner  # where several processes serve one config
 
     transport = HomeTransport(config.name, config.max_message_bytes)
     link = Link(config.name, transport, listener, mask_of(program))
     transport.receive, transport.lost = link.receive, link.lose
+    transport.note_asking = cast(LinkToHomeOwner, listener).note_asking
     await transport.connect(home)
     return link, transport
 
