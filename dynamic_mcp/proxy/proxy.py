@@ -48,6 +48,7 @@ if TYPE_CHECKING:  # loaded with the first request, message or server that needs
     from dynamic_mcp.proxy.connected_users import ConnectedUsers
     from dynamic_mcp.proxy.direct_listing import ToolUses
     from dynamic_mcp.proxy.elicitations import Elicitations
+    from dynamic_mcp.proxy.extension_tasks import TaskIds
     from dynamic_mcp.proxy.logins import LoginOffers
     from dynamic_mcp.proxy.own_tools import OwnTool
     from dynamic_mcp.proxy.parked_calls import ParkedCalls
@@ -228,6 +229,10 @@ class Proxy:
         from dynamic_mcp.proxy.parked_calls import ParkedCalls
 
         return ParkedCalls()
+
+    def sign_tasks(self, ids: TaskIds | None) -> None:
+        """Sign the ids of tasks that modern clients are given from now on, or sign none."""
+        self._services.task_ids = ids
 
     @property
     def approvals(self) -> ApprovalCounts | None:
