@@ -114,7 +114,7 @@ class Program(Private, frozen=True):
 
     `env` is the complete environment, `own` the names in it that the config sets, and `withheld` the names that
     are set for the proxy and not passed on. `requested` names the variables that the config inherits from the
-    environment of a workspace.
+    environment of a workspace. `has_home` is that each replica of a cluster is meant to run it.
     """
 
     shown: ClassVar = ("command", "cwd", "own")
@@ -125,6 +125,7 @@ class Program(Private, frozen=True):
     own: frozenset[str] = frozenset()
     withheld: frozenset[str] = frozenset()
     requested: frozenset[str] = frozenset()
+    has_home: bool = False
 
 
 class CommandLine(Private, frozen=True):

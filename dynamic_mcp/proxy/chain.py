@@ -34,6 +34,7 @@ from dynamic_mcp.proxy.request import (
     Observers,
     Request,
     Restart,
+    TaskSigner,
     UpstreamRequest,
 )
 from dynamic_mcp.proxy.turns import Turns
@@ -43,7 +44,6 @@ from dynamic_mcp.system.clock import Clock
 
 if TYPE_CHECKING:
     from dynamic_mcp.policy.globs import Globs
-    from dynamic_mcp.proxy.extension_tasks import TaskIds
     from dynamic_mcp.proxy.own_tools import OwnTool
 
 
@@ -61,7 +61,7 @@ class Services:
     own_tools: Mapping[str, OwnTool] = {}  # tools of features, by their names
     approvals: ApprovalCounts | None = None
     observers: Observers | None = None
-    task_ids: TaskIds | None = None  # where other processes serve the same clients
+    task_ids: TaskSigner | None = None  # where other processes serve the same clients
 
     def __init__(
         self,

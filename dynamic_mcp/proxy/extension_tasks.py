@@ -2,17 +2,15 @@
 
 A task keeps no session: any request with its id may ask for it. Where several groups are one server, its id is
 `<group>__<id>`, so nothing has to be remembered to find it. What is remembered is who began it. Where several
-processes serve the same clients, ids are signed (`TaskIds`), since any of them may be asked.
+processes serve the same clients, ids are signed (`TaskSigner`), since any of them may be asked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
 
 from msgspec import Raw
 
-from dynamic_mcp.client import Client
 from dynamic_mcp.errors import MISSING_CAPABILITY, NotFound
 from dynamic_mcp.identity import Principal
 from dynamic_mcp.mcp import envelope, wire
@@ -27,18 +25,6 @@ _TASK = "task"
 # Tasks whose owner is remembered; the oldest is forgotten first.
 _MAX_TASKS = 10_000
 _REQUIRED: dict[str, object] = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
-
-
-class TaskIds(Protocol):
-    """Signs the ids of tasks for the clients of several processes, with the process that began each."""
-
-    def sign(self, id: str, client: Client) -> str:
-        """Return what a client is given for the id of its task."""
-        ...
-
-    def open(self, id: str, client: Client) -> str | None:
-        """Return the id that was signed; None for one that this client was not given."""
-        ...
 
 
 class ExtensionTasks:

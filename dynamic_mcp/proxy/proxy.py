@@ -29,7 +29,15 @@ from dynamic_mcp.proxy.capabilities import capabilities
 from dynamic_mcp.proxy.chain import Chains, MakeStep, Services
 from dynamic_mcp.proxy.gates import GateContext, Gates
 from dynamic_mcp.proxy.log_levels import LogLevels
-from dynamic_mcp.proxy.request import ApprovalCounts, Event, Observers, Request, group_changed, link_opened
+from dynamic_mcp.proxy.request import (
+    ApprovalCounts,
+    Event,
+    Observers,
+    Request,
+    TaskSigner,
+    group_changed,
+    link_opened,
+)
 from dynamic_mcp.proxy.resource_subscriptions import ResourceSubscriptions
 from dynamic_mcp.proxy.router import Extensions, Router, UseCase, list_use_cases
 from dynamic_mcp.proxy.subscriptions import Snapshot, Subscriptions, take_snapshot
@@ -48,7 +56,6 @@ if TYPE_CHECKING:  # loaded with the first request, message or server that needs
     from dynamic_mcp.proxy.connected_users import ConnectedUsers
     from dynamic_mcp.proxy.direct_listing import ToolUses
     from dynamic_mcp.proxy.elicitations import Elicitations
-    from dynamic_mcp.proxy.extension_tasks import TaskIds
     from dynamic_mcp.proxy.logins import LoginOffers
     from dynamic_mcp.proxy.own_tools import OwnTool
     from dynamic_mcp.proxy.parked_calls import ParkedCalls
@@ -230,7 +237,7 @@ class Proxy:
 
         return ParkedCalls()
 
-    def sign_tasks(self, ids: TaskIds | None) -> None:
+    def sign_tasks(self, ids: TaskSigner | None) -> None:
         """Sign the ids of tasks that modern clients are given from now on, or sign none."""
         self._services.task_ids = ids
 

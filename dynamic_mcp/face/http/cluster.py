@@ -11,7 +11,7 @@ from dynamic_mcp.face.http.arrival import Arrival
 from dynamic_mcp.face.http.exchange import BodyReceiver, RequestHead, Response
 from dynamic_mcp.face.http.responses import Headers
 from dynamic_mcp.identity import Authentication
-from dynamic_mcp.proxy.extension_tasks import TaskIds
+from dynamic_mcp.proxy.request import TaskSigner
 
 # Other replicas send requests below this path.
 PEER_PATH = b"/cluster"
@@ -44,7 +44,7 @@ class ReplicaSet(Protocol):
     """The replicas of a service, of which this process is one."""
 
     @property
-    def task_ids(self) -> TaskIds:
+    def task_ids(self) -> TaskSigner:
         """Signs the ids of tasks that modern clients are given."""
         ...
 
