@@ -81,6 +81,8 @@ class HttpProgram:
 # With it, `serving_http` runs two replicas.
 balancer: Callable[[Path, Sequence[str]], AbstractAsyncContextManager[int]] | None = None
 _KEY = "a-key-for-the-replicas-of-a-test-0001"
+# As the examples of balancers name them.
+REPLICAS = ("a", "b")
 
 
 def serving_http(
@@ -113,7 +115,7 @@ async def _serving_twice(folder: Path, servers: Json, *options: str, **root: Jso
         for number, port in enumerate(ports):
             place = folder / f"replica{number}"
             place.mkdir(exist_ok=True)
-            cluster = {"name": f"r{number}", "peers": peers, "keys": [_KEY]}
+            cluster = {"name": REPLICAS[number], "peers": peers, "keys": [_KEY]}
             settings = {**root.get("settings", {}), "cluster": cluster}
             serving = _serving_once(place, servers, *options, port=port, **{**root, "settings": settings})
             programs.append(await stack.enter_async_context(serving))
