@@ -101,7 +101,8 @@ def serving_http(
 async def _serving_twice(folder: Path, servers: Json, *options: str, **root: Json) -> AsyncIterator[HttpProgram]:
     """Run two replicas behind the balancer; what is handed out has the process of the first one.
 
-    Their servers run in a program of their own, which shows each as if there were no proxy.
+    Their servers run in a program of their own, which shows each as if there were no proxy; but those that each
+    replica runs by itself.
     """
     assert balancer is not None
     ports = [free_port(), free_port()]
@@ -111,7 +112,7 @@ async def _serving_twice(folder: Path, servers: Json, *options: str, **root: Jso
         tier = folder / "servers"
         tier.mkdir(exist_ok=True)
         behind = await stack.enter_async_context(_serving_once(tier, servers))
-        servers = {name: {"url": behind.url_of(name)} for name in servers}
+        servers = {name: each if each.get("home") else {"url": behind.url_of(name)} for name, each in servers.items()}
         for number, port in enumerate(ports):
             place = folder / f"replica{number}"
             place.mkdir(exist_ok=True)

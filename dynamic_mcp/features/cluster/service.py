@@ -116,7 +116,7 @@ class ClusterService:
             request = self._signer.read(head)
         except HopRefused as exc:
             self._warn(str(exc))
-            return refusal(403, str(exc))
+            return refusal(403, str(exc), ((FIELD, b"refused"),))
         if request.head.target == _INTRODUCTION:
             said = Introduction(self.settings.replica, __version__, self._own_process())
             return Response(200, JSON, wire.encode(said))

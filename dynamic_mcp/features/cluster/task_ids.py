@@ -13,6 +13,7 @@ import msgspec
 from dynamic_mcp.client import Client
 from dynamic_mcp.face.http.paths import Route
 from dynamic_mcp.features.cluster.keys import KeyRing
+from dynamic_mcp.features.cluster.session_ids import find_owner
 from dynamic_mcp.identity import Principal
 
 _VERSION = "d1"
@@ -38,7 +39,7 @@ class TaskIds:
     def owner_of(self, id: str, principal: Principal, route: Route) -> str | None:
         """Return the replica of an id; None if the id is invalid, or for another principal or path."""
         found = self._read(id, principal, route.only, route.profile)
-        return None if found is None else found[0]
+        return find_owner(id) if found is None else found[0]
 
     def _read(self, id: str, principal: Principal, only: str | None, profile: str | None) -> tuple[str, str] | None:
         """Return the replica of an id, and what was signed."""

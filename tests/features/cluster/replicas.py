@@ -62,6 +62,11 @@ class Replica:
         self._config = replace(self._config, cluster=replace(self._cluster, **cluster))
         await self.open()
 
+    async def admit(self, *auth: BearerAuth) -> None:
+        """Let in only whom this says, from now on."""
+        self._http = replace(self._http, auth=auth)
+        await self.open()
+
     async def close(self, within_s: float = 0) -> None:
         """End, after calls had so many seconds."""
         await self.service.finish(within_s)
