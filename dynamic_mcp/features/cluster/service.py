@@ -143,7 +143,6 @@ class ClusterService:
                 for relay in self._relays_to(owner):
                     relay.hear()
                 return
-            log.warning("the replica `%s` does not answer", owner)
             self.peers.forget(owner)
             for relay in self._relays_to(owner):
                 relay.fail()
