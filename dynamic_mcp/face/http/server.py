@@ -97,7 +97,7 @@ class HttpServer:
 
     def retire(self) -> None:
         """End each connection after its next answer, and go on listening: no request is lost on a closed one."""
-        self._connections.is_closing = True
+        self._connections.are_retiring = True
 
     def close(self) -> None:
         """Stop listening, close idle connections, and end each of the others after its answer."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests import http_program
+from tests.journeys.conftest import typescript
 from tests.reverse_proxies import haproxy_pinned, nginx_pinned, nginx_round_robin, skip_without
+
+__all__ = ["typescript"]
 
 # What it needs, and whether it sends each request to the replica that the request names, or to the next.
 BALANCERS = {

@@ -55,11 +55,28 @@ async def test_a_client_uses_all_that_two_servers_offer(journey: OfProgram, tmp_
         clients.test_the_python_sdk_hears_of_a_list_that_has_changed,
         clients.test_a_call_that_the_python_sdk_gives_up_is_cancelled,
         clients.test_the_python_sdk_gets_what_it_missed_while_its_connections_were_cut,
+        clients.test_the_inspector_lists_and_calls,
+        clients.test_mcporter_lists_and_calls,
     ],
 )
 async def test_a_client_of_one_server_misses_nothing(journey: OfProgram, tmp_path: Path) -> None:
     async with serving_http(tmp_path, {"a": full("--name", "a")}) as program:
         await journey(program)
+
+
+@pytest.mark.parametrize("path", ["mcp", "sse"])
+async def test_the_typescript_sdk_uses_all_that_two_servers_offer(
+    path: str, typescript: list[str], tmp_path: Path
+) -> None:
+    async with serving_http(tmp_path, two_servers()) as program:
+        await clients.test_the_typescript_sdk_uses_all_that_two_servers_offer(program, typescript, path)
+
+
+async def test_the_typescript_sdk_misses_nothing_while_its_connections_are_cut(
+    typescript: list[str], tmp_path: Path
+) -> None:
+    async with serving_http(tmp_path, {"a": full("--name", "a")}) as program:
+        await clients.test_the_typescript_sdk_misses_nothing_while_its_connections_are_cut(program, typescript)
 
 
 async def test_clients_of_both_eras_use_servers_of_both(tmp_path: Path) -> None:
