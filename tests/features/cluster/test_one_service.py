@@ -64,12 +64,9 @@ async def test_a_client_of_one_server_misses_nothing(journey: OfProgram, tmp_pat
         await journey(program)
 
 
-@pytest.mark.parametrize("path", ["mcp", "sse"])
-async def test_the_typescript_sdk_uses_all_that_two_servers_offer(
-    path: str, typescript: list[str], tmp_path: Path
-) -> None:
+async def test_the_typescript_sdk_uses_all_that_two_servers_offer(typescript: list[str], tmp_path: Path) -> None:
     async with serving_http(tmp_path, two_servers()) as program:
-        await clients.test_the_typescript_sdk_uses_all_that_two_servers_offer(program, typescript, path)
+        await clients.test_the_typescript_sdk_uses_all_that_two_servers_offer(program, typescript, "mcp")
 
 
 async def test_the_typescript_sdk_misses_nothing_while_its_connections_are_cut(

@@ -104,7 +104,8 @@ async def test_a_rolling_restart_with_a_later_version_loses_no_call_that_could_b
         enough.set()
         await asyncio.gather(*tasks)
     await check_calls(service, callers)
-    assert not any(each.may_have_run for each in callers), "no call took longer than the time that it had to end"
+    # a connection that was not used for a second is closed in the end, and a request may be on its way just then
+    assert sum(len(each.may_have_run) for each in callers) <= len(service.urls) * _CLIENTS
 
 
 async def _run(
