@@ -198,7 +198,7 @@ class HttpConnection(asyncio.Protocol):
             self._release_hold()
         if self._request_site is not None:
             self._end_request()
-        if self._connections.are_retiring or (exchange is not None and not exchange.is_keep_alive):
+        if self._connections.is_closing or (exchange is not None and not exchange.is_keep_alive):
             if self._state is _BODY or self._buffer:
                 self._linger()
             else:
