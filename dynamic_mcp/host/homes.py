@@ -21,7 +21,6 @@ from dynamic_mcp.config.resolved import (
     Home,
     Presentation,
     Program,
-    Share,
     ToolFilter,
 )
 from dynamic_mcp.config.types import DirectTools
@@ -95,8 +94,7 @@ class Homes:
             return group
         socket = self._worker.home_socket_of(self._worker.home_of(group.name))
         home = Home(socket, key(group))
-        # a link for each session: so its home knows the clients, and decides which of them share the server
-        return replace(group, upstream=replace(group.upstream, home=home), share=Share.SESSION, attempts=1)
+        return replace(group, upstream=replace(group.upstream, home=home), attempts=1)  # its home tries several times
 
     def _at_home(self, config: Config) -> Config:
         """Return the config of the servers that run here, without anything but them."""

@@ -151,9 +151,30 @@ async def test_a_request_reaches_its_session_by_whichever_worker_it_comes(tmp_pa
 async def test_a_server_asks_the_client_of_the_call_at_whatever_worker_that_is(tmp_path: Path) -> None:
     async with serving(tmp_path) as (_, clients):
         both = [await clients.at("w0", _ELICITS), await clients.at("w1", _ELICITS)]
-        for client in both:  # one after the other: from the first question on, each has its own copy
+        for client in both:  # one after the other: from the first question on, each has a copy of its own
             assert await ask(client) == client.id
         assert await asyncio.gather(*map(ask, both)) == [each.id for each in both]
+
+
+async def test_no_client_gets_the_question_of_another_one(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (_, clients):
+        several = [await clients.at(name, _ELICITS) for name in ("w0", "w1", "w1", "w0")]
+        answers = await asyncio.gather(
+            *map(try_to_ask, several)
+        )  # the first questions could be meant for any of them
+        assert all(answer in (client.id, "refused") for answer, client in zip(answers, several, strict=True))
+        assert await asyncio.gather(*map(ask, several)) == [each.id for each in several]
+
+
+async def try_to_ask(client: McpClient) -> str:
+    """Call a tool that asks, answer if the question comes, and return what the server got: an id, or a refusal."""
+    arguments = {"group": "up", "name": "elicit", "args": {"key": client.id}}
+    message = client.message("tools/call", {"name": "call_dynamic_tool", "arguments": arguments})
+    response = await client.post(message)
+    if response.is_stream:
+        return await _answer(client, message["id"], McpStream(response))
+    assert b"no client can be asked" in await response.read()
+    return "refused"
 
 
 async def ask(client: McpClient) -> str:
