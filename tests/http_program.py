@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -81,25 +82,34 @@ class HttpProgram:
 # With it, `serving_http` runs two replicas.
 balancer: Callable[[Path, Sequence[str]], AbstractAsyncContextManager[int]] | None = None
 _KEY = "a-key-for-the-replicas-of-a-test-0001"
+# As the examples of balancers name them.
+REPLICAS = ("a", "b")
 
 
 def serving_http(
-    folder: Path, servers: Json, *options: str, socket: Path | None = None, port: int | None = None, **root: Json
+    folder: Path,
+    servers: Json,
+    *options: str,
+    socket: Path | None = None,
+    port: int | None = None,
+    package: Path | None = None,
+    **root: Json,
 ) -> AbstractAsyncContextManager[HttpProgram]:
     """Run the program over HTTP on a config with these servers; a signal ends it afterwards, with exit code 0.
 
-    It listens at this port or any, or at this Unix socket.
+    It listens at this port or any, or at this Unix socket. `package` is the folder of a copy of the program to run.
     """
     if balancer is not None and socket is None and port is None:
         return _serving_twice(folder, servers, *options, **root)
-    return _serving_once(folder, servers, *options, socket=socket, port=port, **root)
+    return _serving_once(folder, servers, *options, socket=socket, port=port, package=package, **root)
 
 
 @contextlib.asynccontextmanager
 async def _serving_twice(folder: Path, servers: Json, *options: str, **root: Json) -> AsyncIterator[HttpProgram]:
     """Run two replicas behind the balancer; what is handed out has the process of the first one.
 
-    Their servers run in a program of their own, which shows each as if there were no proxy.
+    Their servers run in a program of their own, which shows each as if there were no proxy; but those that each
+    replica runs by itself.
     """
     assert balancer is not None
     ports = [free_port(), free_port()]
@@ -109,11 +119,11 @@ async def _serving_twice(folder: Path, servers: Json, *options: str, **root: Jso
         tier = folder / "servers"
         tier.mkdir(exist_ok=True)
         behind = await stack.enter_async_context(_serving_once(tier, servers))
-        servers = {name: {"url": behind.url_of(name)} for name in servers}
+        servers = {name: each if each.get("home") else {"url": behind.url_of(name)} for name, each in servers.items()}
         for number, port in enumerate(ports):
             place = folder / f"replica{number}"
             place.mkdir(exist_ok=True)
-            cluster = {"name": f"r{number}", "peers": peers, "keys": [_KEY]}
+            cluster = {"name": REPLICAS[number], "peers": peers, "keys": [_KEY]}
             settings = {**root.get("settings", {}), "cluster": cluster}
             serving = _serving_once(place, servers, *options, port=port, **{**root, "settings": settings})
             programs.append(await stack.enter_async_context(serving))
@@ -126,7 +136,13 @@ async def _serving_twice(folder: Path, servers: Json, *options: str, **root: Jso
 
 @contextlib.asynccontextmanager
 async def _serving_once(
-    folder: Path, servers: Json, *options: str, socket: Path | None = None, port: int | None = None, **root: Json
+    folder: Path,
+    servers: Json,
+    *options: str,
+    socket: Path | None = None,
+    port: int | None = None,
+    package: Path | None = None,
+    **root: Json,
 ) -> AsyncIterator[HttpProgram]:
     file = folder / "dynamic-mcp.json"
     file.write_text(json.dumps({"mcpServers": servers, **root}))
@@ -134,7 +150,8 @@ async def _serving_once(
     address = f"127.0.0.1:{port}" if socket is None else f"unix:{socket}"
     command = ("serve", str(file), "--http", address, *options)
     with (folder / "stderr.log").open("wb") as words:
-        process = await own_process.start(*command, stdin=DEVNULL, stdout=DEVNULL, stderr=words)
+        env = None if package is None else {**os.environ, "PYTHONPATH": str(package)}
+        process = await own_process.start(*command, stdin=DEVNULL, stdout=DEVNULL, stderr=words, env=env, cwd=package)
         program = HttpProgram(process, f"http://127.0.0.1:{port}", folder / "stderr.log")
         try:
             async with asyncio.timeout(STARTS_WITHIN_S):

@@ -97,6 +97,27 @@ async def nginx_round_robin(folder: Path, addresses: Sequence[str]) -> AsyncIter
 
 
 @contextlib.asynccontextmanager
+async def nginx_pinned(folder: Path, addresses: Sequence[str]) -> AsyncIterator[int]:
+    """Run nginx that sends each request to the replica that it names, without TLS; hand out its port."""
+    port = free_port()
+    own = {
+        **dict(zip(REPLICAS, addresses, strict=True)),
+        "listen 443 ssl http2;": f"listen 127.0.0.1:{port};",
+        "ssl_certificate /etc/ssl/mcp.example.com.pem;": "",
+        "ssl_certificate_key /etc/ssl/mcp.example.com.key;": "",
+    }
+    async with _running_nginx(folder, _read_example("nginx-replicas.conf", own), port):
+        yield port
+
+
+@contextlib.asynccontextmanager
+async def haproxy_pinned(folder: Path, addresses: Sequence[str]) -> AsyncIterator[int]:
+    """Run HAProxy that sends each request to the replica that it names, without TLS; hand out its port."""
+    async with haproxy_replicas(folder, *addresses, host="127.0.0.1") as site:
+        yield int(site.origin.rpartition(":")[2])
+
+
+@contextlib.asynccontextmanager
 async def caddy(folder: Path, address: str) -> AsyncIterator[Site]:
     """Run Caddy with a site of its own, which asks for a password; without TLS, for which it would need a CA."""
     port = free_port()
@@ -165,10 +186,11 @@ async def caddy_replicas(folder: Path, *addresses: str) -> AsyncIterator[Site]:
 
 
 @contextlib.asynccontextmanager
-async def haproxy_replicas(folder: Path, *addresses: str) -> AsyncIterator[Site]:
-    """Run HAProxy in front of two replicas; without TLS."""
+async def haproxy_replicas(folder: Path, *addresses: str, host: str = "mcp.example.com") -> AsyncIterator[Site]:
+    """Run HAProxy in front of two replicas, which serve this host; without TLS."""
     port = free_port()
     own = {
+        "hdr Host mcp.example.com": f"hdr Host {host}",
         **dict(zip(REPLICAS, addresses, strict=True)),
         "bind :443 ssl crt /etc/ssl/mcp.example.com.pem alpn h2,http/1.1": f"bind 127.0.0.1:{port}",
     }

@@ -242,6 +242,12 @@ class ProgramEntry(Launch, frozen=True, kw_only=True, tag_field=_KIND, tag="stdi
     trust_annotations: _TrustAnnotations = False
     effects: _Effects = ToolEffects()
     type: Annotated[Literal["stdio"] | None, "It can be left out."] = None
+    home: Annotated[
+        bool,
+        "With `settings.cluster`: each replica runs this server by itself, on purpose. It is for servers that answer"
+        " the same wherever they run: a client without a session calls them at any replica. Default: false, and"
+        " `check` refuses the server.",
+    ] = False
 
 
 class RemoteEntry(Shared, frozen=True, kw_only=True, tag_field=_KIND, tag="remote"):

@@ -125,7 +125,7 @@ class Program(Private, frozen=True):
 
     `env` is the complete environment, `own` the names in it that the config sets, and `withheld` the names that
     are set for the proxy and not passed on. `requested` names the variables that the config inherits from the
-    environment of a workspace.
+    environment of a workspace. `runs_in_each_replica` allows each replica of a cluster to start one.
     """
 
     shown: ClassVar = ("command", "cwd", "own")
@@ -137,6 +137,7 @@ class Program(Private, frozen=True):
     withheld: frozenset[str] = frozenset()
     requested: frozenset[str] = frozenset()
     home: Home | None = None
+    runs_in_each_replica: bool = False
 
 
 class CommandLine(Private, frozen=True):

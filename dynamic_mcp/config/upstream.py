@@ -126,7 +126,7 @@ def _resolve_program(
         requested = frozenset(env) - own - safe.keys() - WINDOW_VARIABLES
     cwd = surroundings.working_directory if directory is None else str(resolve_path(directory, surroundings))
     withheld = frozenset(surroundings.all_variables()) - frozenset(env)
-    return Program(command, args, env, cwd, own, withheld, requested)
+    return Program(command, args, env, cwd, own, withheld, requested, runs_in_each_replica=server.home)
 
 
 def _resolve_env(

@@ -34,6 +34,8 @@ log = logging.getLogger("dynamic_mcp")
 
 # The time for clients to read their last response.
 _FLUSH_WITHIN_S = 1.0
+# How long one of several replicas goes on listening at least, for its connections to end with an answer.
+_RETIRES_WITHIN_S = 1.0
 # The connections of a session: an open stream, and one for requests beside it.
 _CONNECTIONS_OF_SESSION = 2
 # Descriptors for other files: pipes to servers, logs, databases.
@@ -132,10 +134,15 @@ class HttpService:
     async def finish(self, within_s: float) -> None:
         """Start no new session, let calls end within a bound, then end all streams and sessions.
 
-        It keeps listening meanwhile: calls may need answers from clients, and load balancers check its readiness.
+        It keeps listening meanwhile: calls may need answers from clients, and load balancers check its readiness. One
+        of several replicas does so for a moment at least, in which balancers give up their connections to it.
         """
         if self._face is not None:
-            await self._face.drain(within_s)
+            if self._listener is not None and self._face.cluster is not None:
+                self._listener.server.retire()
+                await asyncio.gather(self._face.drain(within_s), asyncio.sleep(min(within_s, _RETIRES_WITHIN_S)))
+            else:
+                await self._face.drain(within_s)
         if self._listener is not None:
             await self._listener.server.drain(_FLUSH_WITHIN_S)
             self._listener = None

@@ -34,6 +34,7 @@ from dynamic_mcp.proxy.request import (
     Observers,
     Request,
     Restart,
+    TaskSigner,
     UpstreamRequest,
 )
 from dynamic_mcp.proxy.turns import Turns
@@ -60,6 +61,7 @@ class Services:
     own_tools: Mapping[str, OwnTool] = {}  # tools of features, by their names
     approvals: ApprovalCounts | None = None
     observers: Observers | None = None
+    task_ids: TaskSigner | None = None  # where other processes serve the same clients
 
     def __init__(
         self,

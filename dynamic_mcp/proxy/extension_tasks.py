@@ -1,7 +1,8 @@
 """Tasks of the extension `io.modelcontextprotocol/tasks`, which modern servers begin by themselves.
 
 A task keeps no session: any request with its id may ask for it. Where several groups are one server, its id is
-`<group>__<id>`, so nothing has to be remembered to find it. What is remembered is who began it.
+`<group>__<id>`, so nothing has to be remembered to find it. What is remembered is who began it. Where several
+processes serve the same clients, ids are signed (`TaskSigner`), since any of them may be asked.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class ExtensionTasks:
             return answer
         self._owners[group.name, own_id] = request.principal
         self._chains.record_task(group, own_id, tool)
-        return _with_id(answer, _client_id(request, group, own_id))
+        id, ids = _client_id(request, group, own_id), self._chains.services.task_ids
+        return _with_id(answer, id if ids is None else ids.sign(id, request.client))
 
     async def ask(self, request: Request) -> Frame:
         """Answer a request about a task. Raises NotFound."""
@@ -60,14 +62,12 @@ class ExtensionTasks:
 
     def _find(self, request: Request, id: str) -> tuple[GroupView, str]:
         """Return the group of a task and its id there. Raises NotFound, also for other clients' tasks."""
-        view = request.view
-        if request.client.only is not None:
-            found = [(group, id) for group in view]
-        else:
-            names = [name for name in view.names if id.startswith(f"{name}__")]
-            found = [(view[name], id.removeprefix(f"{name}__")) for name in names]
+        ids = self._chains.services.task_ids
+        opened = id if ids is None else ids.open(id, request.client)
+        found = _candidates(request, id if opened is None else opened)
         owned = [(group, own_id) for group, own_id in found if (group.name, own_id) in self._owners]
-        for group, own_id in owned or found:
+        # an id without a signature may be of the time before ids were signed, and of another process
+        for group, own_id in owned or (found if opened is not None else ()):
             if self._owners.get((group.name, own_id), request.principal) == request.principal:
                 return group, own_id
         raise NotFound("task", id)
@@ -76,6 +76,15 @@ class ExtensionTasks:
         return await self._chains.send(
             request, group, request.method, params, timeout_s=group.config.timeouts.tools_s
         )
+
+
+def _candidates(request: Request, id: str) -> list[tuple[GroupView, str]]:
+    """Return the groups that may have a task, and its id there."""
+    view = request.view
+    if request.client.only is not None:
+        return [(group, id) for group in view]
+    names = [name for name in view.names if id.startswith(f"{name}__")]
+    return [(view[name], id.removeprefix(f"{name}__")) for name in names]
 
 
 def _client_id(request: Request, group: GroupView, own_id: str) -> str:

@@ -29,7 +29,15 @@ from dynamic_mcp.proxy.capabilities import capabilities
 from dynamic_mcp.proxy.chain import Chains, MakeStep, Services
 from dynamic_mcp.proxy.gates import GateContext, Gates
 from dynamic_mcp.proxy.log_levels import LogLevels
-from dynamic_mcp.proxy.request import ApprovalCounts, Event, Observers, Request, group_changed, link_opened
+from dynamic_mcp.proxy.request import (
+    ApprovalCounts,
+    Event,
+    Observers,
+    Request,
+    TaskSigner,
+    group_changed,
+    link_opened,
+)
 from dynamic_mcp.proxy.resource_subscriptions import ResourceSubscriptions
 from dynamic_mcp.proxy.router import Extensions, Router, UseCase, list_use_cases
 from dynamic_mcp.proxy.subscriptions import Snapshot, Subscriptions, take_snapshot
@@ -228,6 +236,10 @@ class Proxy:
         from dynamic_mcp.proxy.parked_calls import ParkedCalls
 
         return ParkedCalls()
+
+    def sign_tasks(self, ids: TaskSigner | None) -> None:
+        """Sign the ids of tasks that modern clients are given from now on, or sign none."""
+        self._services.task_ids = ids
 
     @property
     def approvals(self) -> ApprovalCounts | None:

@@ -235,6 +235,18 @@ class ApprovalNote(Struct, frozen=True):
     reason: str = ""
 
 
+class TaskSigner(Protocol):
+    """Signs the ids of tasks for the clients of several processes, with the process that began each."""
+
+    def sign(self, id: str, client: Client) -> str:
+        """Return what a client is given for the id of its task."""
+        ...
+
+    def open(self, id: str, client: Client) -> str | None:
+        """Return the id that was signed; None for one that this client was not given."""
+        ...
+
+
 class ApprovalCounts:
     """The number of open approval questions, and of those with each outcome."""
 

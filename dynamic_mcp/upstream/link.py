@@ -104,6 +104,10 @@ class Link:
 
     # --- to the upstream -------------------------------------------------------------------------------
 
+    def number_from(self, number: int) -> None:
+        """Number requests from here on."""
+        self._ids = itertools.count(number)
+
     async def request(
         self,
         method: str,

@@ -54,6 +54,8 @@ MAX_ROUNDS = 10
 _RETRY_AFTER_S, _LONGEST_RETRY_S = 0.05, 2.0
 # The log level of legacy clients that have not set one.
 _UNNAMED_LEVEL = "info"
+# A link begins to number its requests below this.
+_IDS_FROM = 1 << 31
 # Notifications to legacy upstreams that modern ones do not know.
 _LEGACY_NOTIFICATIONS = frozenset(
     (
@@ -106,6 +108,8 @@ class ModernLink:
         self._questions = _ModernQuestions(link.group, self._capabilities_of, listener.prepare_question)
         self._subscription = ModernSubscription(link, stamp, server, self._pass_on, jitter=jitter)
         link.listener = self
+        # the retry of a request has another id (basic/patterns/mrtr), also over another link or by another process
+        link.number_from(1 + int(jitter() * _IDS_FROM))
 
     # --- as `Link` -------------------------------------------------------------------------------------
 

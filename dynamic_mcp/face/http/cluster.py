@@ -11,6 +11,7 @@ from dynamic_mcp.face.http.arrival import Arrival
 from dynamic_mcp.face.http.exchange import BodyReceiver, RequestHead, Response
 from dynamic_mcp.face.http.responses import Headers
 from dynamic_mcp.identity import Authentication
+from dynamic_mcp.proxy.request import TaskSigner
 
 # Other replicas send requests below this path.
 PEER_PATH = b"/cluster"
@@ -42,6 +43,11 @@ class ReplicaStatus(Struct, frozen=True):
 class ReplicaSet(Protocol):
     """The replicas of a service, of which this process is one."""
 
+    @property
+    def task_ids(self) -> TaskSigner:
+        """Signs the ids of tasks that modern clients are given."""
+        ...
+
     def make_session_id(self, arrival: Arrival, *, is_old: bool) -> str:
         """Return the id of a new session of this replica; `is_old` is one of the transport of 2024-11-05."""
         ...
@@ -56,7 +62,10 @@ class ReplicaSet(Protocol):
         ...
 
     def watch(self, arrival: Arrival, receiver: BodyReceiver, cors: Headers) -> BodyReceiver:
-        """Return what takes a request of a modern client, and passes the retry of a call on to where that waits."""
+        """Return what takes a request of a modern client, which is passed on if it is about something elsewhere.
+
+        The retry of a call goes to where that waits, and a request about a task to where that was begun.
+        """
         ...
 
     def receive(self, head: RequestHead) -> PeerRequest | Response:

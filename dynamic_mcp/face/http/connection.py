@@ -187,7 +187,7 @@ class HttpConnection(asyncio.Protocol):
     def may_stay_open(self) -> bool:
         """Return whether another request may follow: the rest of this one is small enough to be read."""
         body = self._body
-        if self._connections.is_closing:
+        if self._connections.are_retiring:
             return False
         return body is None or (body.is_coming and body.missing_bytes() <= limits.DRAIN_BYTES)
 

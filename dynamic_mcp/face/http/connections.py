@@ -35,6 +35,7 @@ class Connections:
         self.bodies = BodyBudget()
         self.admission = ConnectionLimiter(clock)
         self.is_closing = False
+        self.are_retiring = False  # each closes after its next answer
         self.now = clock()
         self.date = heads.date_line(wall_clock())
         self._wall_clock = wall_clock
@@ -69,7 +70,7 @@ class Connections:
 
     def close_idle(self) -> None:
         """Close idle connections now, and the others after their answers."""
-        self.is_closing = True
+        self.is_closing = self.are_retiring = True
         for connection in tuple(self._members):
             connection.close_when_idle()
 

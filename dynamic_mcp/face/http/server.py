@@ -100,6 +100,10 @@ class HttpServer:
     def _accept(self) -> HttpConnection:
         return HttpConnection(self._connections)
 
+    def retire(self) -> None:
+        """End each connection after its next answer, and go on listening: no request is lost on a closed one."""
+        self._connections.are_retiring = True
+
     def close(self) -> None:
         """Stop listening, close idle connections, and end each of the others after its answer."""
         for server in self._servers:

@@ -14,7 +14,10 @@ def check(config: Config, load_catalogs: KnownCatalogs) -> Iterator[Finding]:
     if config.settings_of("cluster", Cluster) is None:
         return
     for group in config.groups:
-        if isinstance(group.upstream, Program):
+        if isinstance(group.upstream, Program) and not group.upstream.runs_in_each_replica:
             what = "each replica would run a copy of this server, and a client's calls may go to any of them"
-            hint = "serve it in one process of its own, and put the URL of that here; see docs/scaling.md"
+            hint = (
+                "serve it in one process of its own, and put the URL of that here; if each replica may run one, write"
+                ' `"home": true`; see docs/scaling.md'
+            )
             yield config_error(f"mcpServers.{group.name}", what, hint)

@@ -117,6 +117,8 @@ class ReplicaFinder:
         endpoint = self._names.pop(name, None)
         if endpoint is not None:
             self._introductions.pop(endpoint, None)
+            self._unreachable.add(endpoint)
+            log.warning("the replica `%s` at %s does not answer", name, endpoint)
 
     async def _look_soon(self) -> None:
         """Ask all addresses again: the name may be that of a replica that has just begun."""
@@ -163,7 +165,12 @@ class ReplicaFinder:
         for endpoint, said in introductions.items():
             if names.setdefault(said.name, endpoint) != endpoint:
                 log.warning("two replicas have the name `%s`: %s and %s", said.name, names[said.name], endpoint)
-        self._unreachable = {each for each, said in answers.items() if not isinstance(said, Introduction)}
+        unreachable = {each for each, said in answers.items() if not isinstance(said, Introduction)}
+        for endpoint in (unreachable - self._unreachable) & self._introductions.keys():
+            log.warning("the replica `%s` at %s does not answer", self._introductions[endpoint].name, endpoint)
+        for endpoint in self._unreachable & introductions.keys() - unreachable:
+            log.info("the replica `%s` at %s answers again", introductions[endpoint].name, endpoint)
+        self._unreachable = unreachable
         self._introductions, self._names = introductions, names
         self._processes = {each.process: each.name for each in introductions.values() if each.process}
 

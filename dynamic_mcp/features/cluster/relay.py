@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Protocol
 
 from msgspec import Raw
@@ -17,6 +18,8 @@ from dynamic_mcp.features.cluster.hop import FIELD
 from dynamic_mcp.features.cluster.peer_connection import NoConnectionLeft, PeerConnection
 from dynamic_mcp.features.cluster.peers import ReplicaFinder
 from dynamic_mcp.mcp import wire
+
+log = logging.getLogger("dynamic_mcp")
 
 # An answer whose length is known is passed on as a whole up to this length.
 _WHOLE_BYTES = 1 << 20
@@ -159,6 +162,12 @@ class Relay(Arrived):
 
     def answer_begun(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         self.hear()
+        if status == 403 and any(name == FIELD for name, _ in headers):  # it does not believe us, and has not read it
+            log.warning("the replica `%s` refuses what is passed on to it; its log says why", self.owner)
+            self._respond(refusal(404, _GONE))
+            if self._connection is not None:
+                self._connection.abort()
+            return
         length = next((value for name, value in headers if name == b"content-length"), None)
         self._head = Response(status, tuple(each for each in headers if each[0] not in _NOT_ANSWERED))
         self._length = int(length) if length is not None and length.isdigit() else None

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 from urllib.parse import quote
 
 from dynamic_mcp import __version__
@@ -15,11 +16,12 @@ from dynamic_mcp.face.http.exchange import BodyReceiver, RequestHead, Response
 from dynamic_mcp.face.http.responses import JSON, Headers, refusal
 from dynamic_mcp.features.cluster.config import Cluster as Settings
 from dynamic_mcp.features.cluster.hop import FIELD, HopRefused, HopSigner
+from dynamic_mcp.features.cluster.modern import MaybeElsewhere, find_process, find_task
 from dynamic_mcp.features.cluster.peer_connection import UNIX, Endpoint
 from dynamic_mcp.features.cluster.peers import Introduction, ReplicaFinder
 from dynamic_mcp.features.cluster.relay import Relay
-from dynamic_mcp.features.cluster.retry import MaybeRetry
 from dynamic_mcp.features.cluster.session_ids import SessionIds
+from dynamic_mcp.features.cluster.task_ids import TaskIds
 from dynamic_mcp.identity import LOCAL_USER, Authentication
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.system.task_set import TaskSet
@@ -59,6 +61,7 @@ class ClusterService:
         self._max_body_bytes = max_body_bytes
         self._own_process = own_process
         self._ids = SessionIds(settings.replica, settings.keys)
+        self.task_ids = TaskIds(settings.replica, settings.keys)
         self._signer = HopSigner(settings.replica, settings.keys, wall_clock)
         self.peers = ReplicaFinder(settings.peers, self._ask_name)
         self._forwarded = 0
@@ -92,21 +95,34 @@ class ClusterService:
         return relay
 
     def watch(self, arrival: Arrival, receiver: BodyReceiver, cors: Headers) -> BodyReceiver:
-        async def find(process: str) -> Relay | None:
-            owner = "" if process == self._own_process() else await self.peers.find_process(process)
-            is_other = owner not in ("", self.settings.replica)
-            if not is_other or not await self.peers.is_alive(owner):
-                return None
-            return self._relay(arrival, owner, cors, needs_client=True)
+        task = find_task(arrival.head.headers)
+        owner = self.task_ids.owner_of(task, arrival.authentication.principal, arrival.route) if task else None
+        if task and owner in (None, self.settings.replica):
+            return receiver
 
-        return MaybeRetry(receiver, find, self._work.create)
+        async def find(process: str) -> Relay | None:
+            name = owner or await self._owner_of_process(process)
+            if not name or await self.peers.find(name) is None or not await self.peers.is_alive(name):
+                return None  # what has a server of its own is found there, and a retry is refused
+            return self._relay(arrival, name, cors, needs_client=True)
+
+        def begin(body: bytes) -> Coroutine[Any, Any, Relay | None] | None:
+            process = "" if owner else find_process(body)
+            return find(process) if owner or process else None
+
+        return MaybeElsewhere(receiver, begin, self._work.create)
+
+    async def _owner_of_process(self, process: str) -> str:
+        """Return the other replica whose process this is; empty if there is none."""
+        owner = "" if process == self._own_process() else await self.peers.find_process(process)
+        return "" if owner == self.settings.replica else owner
 
     def receive(self, head: RequestHead) -> PeerRequest | Response:
         try:
             request = self._signer.read(head)
         except HopRefused as exc:
             self._warn(str(exc))
-            return refusal(403, str(exc))
+            return refusal(403, str(exc), ((FIELD, b"refused"),))
         if request.head.target == _INTRODUCTION:
             said = Introduction(self.settings.replica, __version__, self._own_process())
             return Response(200, JSON, wire.encode(said))
@@ -133,7 +149,6 @@ class ClusterService:
                 for relay in self._relays_to(owner):
                     relay.hear()
                 return
-            log.warning("the replica `%s` does not answer", owner)
             self.peers.forget(owner)
             for relay in self._relays_to(owner):
                 relay.fail()

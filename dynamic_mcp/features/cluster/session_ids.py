@@ -1,11 +1,13 @@
 """The ids of sessions, which name their replica: `d1.<replica>.<random>.<MAC>`.
 
 The MAC covers the principal and the path, so an id that was made up, or that another user presents, is none of ours
-(HMAC-SHA-256, 128 bits of it). The number after `d` is the version of the form.
+(HMAC-SHA-256, 128 bits of it). The number after `d` is the version of the form: an id of a version that this program
+does not know is for the replica that it names, which judges it.
 """
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Sequence
 
@@ -18,6 +20,13 @@ from dynamic_mcp.identity import Principal
 _VERSION = "d1"
 _RANDOM_BYTES, _MAC_BYTES = 16, 16
 _MAX_BYTES = 160
+_OTHER_VERSION = re.compile(r"d(?!1\.)[0-9]{1,3}\.([A-Za-z0-9][A-Za-z0-9-]{0,62})\.")
+
+
+def find_owner(id: str) -> str | None:
+    """Return the replica of an id of a version that this program does not know; None if it is not one."""
+    found = _OTHER_VERSION.match(id)
+    return None if found is None else found[1]
 
 
 class SessionIds:
@@ -36,10 +45,11 @@ class SessionIds:
         """Return the replica of an id; None if the id is invalid, or for another principal or path."""
         if len(id) > _MAX_BYTES or not id.isascii():
             return None
-        begin, _, mac = id.decode().rpartition(".")
+        text = id.decode()
+        begin, _, mac = text.rpartition(".")
         version, *rest = begin.split(".")
         if version != _VERSION or len(rest) != 2:
-            return None
+            return find_owner(text)
         signed = _signed_part(begin, principal, route, is_old=is_old)
         return rest[0] if self._keys.accepts(signed, mac.encode()) else None
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from dynamic_mcp.config.addresses import TcpAddress
 from dynamic_mcp.config.auth import BearerAuth, NamedToken
 from dynamic_mcp.config.http import Http
-from dynamic_mcp.config.resolved import CallHandling
+from dynamic_mcp.config.resolved import CallHandling, Remote
 from dynamic_mcp.config.types import NO_LIMIT
 from dynamic_mcp.features.cluster.config import Cluster
 from dynamic_mcp.host.http_service import HttpService
@@ -33,19 +33,25 @@ def as_user(name: str) -> dict[str, str]:
 
 
 class Replica:
-    """One replica: a proxy with one server, `up`, that listens on a port."""
+    """One replica: a proxy with one server, `up`, that listens on a port. `config` changes that of the proxy.
+
+    The server is a fake one for each replica, or at a URL, where `upstream` has one.
+    """
 
     def __init__(self, name: str, port: int, peers: Sequence[str], **settings: Any) -> None:  # Any: fields of Cluster
         self.name = name
         self.url = f"http://127.0.0.1:{port}"
         self.opener = Opener(up=[FullUpstream(name=name)])
         self._cluster = cluster = Cluster(peers=tuple(peers), keys=settings.pop("keys", (KEY,)), name=name)
+        upstream, config = settings.pop("upstream", None), settings.pop("config", {})
         self._http = Http(listen=TcpAddress("127.0.0.1", port), **settings)
         group = group_config("up", answers=CallHandling(validate=None, limit=NO_LIMIT, compact=False))
+        if upstream is not None:
+            group = replace(group, upstream=Remote(kind=None, url=upstream, headers={}))
         self._config = config_of(
-            replace(group, max_message_bytes=LONGEST), max_message_bytes=LONGEST, cluster=cluster
+            replace(group, max_message_bytes=LONGEST), max_message_bytes=LONGEST, cluster=cluster, **config
         )
-        self.proxy = Proxy(self._config, opener=self.opener)
+        self.proxy = Proxy(self._config, opener=self.opener if upstream is None else None)
         self.service = HttpService(self.proxy)
 
     async def open(self) -> None:
@@ -54,6 +60,11 @@ class Replica:
     async def apply(self, **cluster: Any) -> None:  # Any: fields of Cluster
         """Serve with other settings of the cluster from now on."""
         self._config = replace(self._config, cluster=replace(self._cluster, **cluster))
+        await self.open()
+
+    async def admit(self, *auth: BearerAuth) -> None:
+        """Let in only whom this says, from now on."""
+        self._http = replace(self._http, auth=auth)
         await self.open()
 
     async def close(self, within_s: float = 0) -> None:

@@ -5,11 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
+import time
 from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.features.cluster.replicas import Replica, replicas
+from dynamic_mcp.face.http.cluster import PEER_PATH
+from dynamic_mcp.face.http.exchange import RequestHead
+from dynamic_mcp.features.cluster.config import Cluster
+from dynamic_mcp.features.cluster.hop import FIELD, HopRefused, HopSigner
+from dynamic_mcp.features.cluster.service import ClusterService
+from dynamic_mcp.identity import LOCAL_USER
+from tests.fakes import Json
+from tests.features.cluster.replicas import KEY, Replica, replicas, status_of
 from tests.http_client import HttpClient
 from tests.mcp_client import McpClient
 
@@ -68,3 +77,130 @@ async def test_a_call_ends_whose_answer_is_none(answer: bytes, repeats: bytes) -
         response = await client.post(client.message("ping"))
         assert "may have run" in json.loads(await response.read())["error"]["message"]
         await peer.is_cut.wait()
+
+
+async def test_a_session_whose_replica_does_not_believe_us_is_begun_anew(caplog: pytest.LogCaptureFixture) -> None:
+    peer = BadPeer(b"HTTP/1.1 403 Forbidden\r\nx-dynamic-mcp-hop: refused\r\ncontent-length: 3\r\n\r\nno.")
+    async with before(peer) as (client, _):
+        assert await status_of(await client.post(client.message("ping"))) == 404
+        await peer.is_cut.wait()
+    assert "the replica `a` refuses what is passed on to it" in caplog.text
+
+
+async def test_a_refusal_of_the_client_itself_is_passed_on() -> None:
+    peer = BadPeer(b"HTTP/1.1 403 Forbidden\r\ncontent-length: 3\r\n\r\nno.")
+    async with before(peer) as (client, _):
+        assert await status_of(await client.post(client.message("ping"))) == 403
+
+
+class Partition:
+    """The network between two replicas, which may be cut: connections to one port then take for ever."""
+
+    def __init__(self, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_cut = True
+        loop = asyncio.get_running_loop()
+        connect = loop.create_connection
+
+        async def connect_or_wait(factory: Json, host: Json = None, at: Json = None, **options: Json) -> Json:
+            if self.is_cut and at == port:
+                raise TimeoutError
+            return await connect(factory, host, at, **options)
+
+        monkeypatch.setattr(loop, "create_connection", connect_or_wait)
+
+
+async def test_a_partition_ends_no_session_and_is_seen(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with replicas() as pair, HttpClient(pair[0].url) as first, HttpClient(pair[1].url) as second:
+        client = McpClient(first)
+        await client.initialize()
+        network = Partition(int(pair[0].url.rpartition(":")[2]), monkeypatch)
+        await pair[1].apply(peers=(pair[0].url, pair[1].url), keys=(KEY, KEY[::-1]))  # it connects anew
+        client.http = second
+        assert await status_of(await client.post(client.message("ping"))) == 404
+        assert (await _cluster_of(second))["unreachable"] == 1
+        client.http = first
+        await client.request("ping")
+        network.is_cut = False
+        client.http = second
+        await client.request("ping")
+        assert await _cluster_of(second) == {"name": "b", "replicas": ["a", "b"], "unreachable": 0, "forwarded": 2}
+
+
+async def test_a_replica_that_is_lost_and_found_is_named_in_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with replicas() as pair:
+        settings = Cluster(peers=(pair[0].url, pair[1].url), keys=(KEY,), name="c")
+        third = ClusterService(settings, 1 << 20)
+        try:
+            await third.look()
+            third.peers.forget("a")
+            assert third.describe().unreachable == 1
+            await third.look()
+            await pair[0].service.finish(0)
+            await third.look()
+        finally:
+            await third.close()
+    said = [each for each in caplog.messages if "the replica `a`" in each]
+    assert ["again" in each for each in said] == [False, True, False]
+
+
+@pytest.mark.parametrize("hours", [1, -1])
+async def test_a_replica_whose_clock_differs_is_refused_and_named(
+    hours: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with replicas() as pair:
+        settings = Cluster(peers=(pair[0].url,), keys=(KEY,), name="late")
+        service = ClusterService(settings, 1 << 20, wall_clock=lambda: time.time() + hours * 3600)
+        try:
+            await service.look()
+            status = service.describe()
+        finally:
+            await service.close()
+    assert (status.replicas, status.unreachable) == ((), 1)
+    assert "`late` is too old, or its clock differs" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("differs_s", "is_believed"), [(0, True), (110, True), (-110, True), (130, False), (-160, False)]
+)
+def test_clocks_may_differ_by_two_minutes(differs_s: float, is_believed: bool) -> None:
+    now = 1_000_000.0
+    head = RequestHead("GET", b"/mcp", {})
+    field = HopSigner("a", [KEY], lambda: now + differs_s).sign(head, "b", LOCAL_USER)
+    received = RequestHead("GET", PEER_PATH + b"/mcp", {FIELD: field})
+    reader = HopSigner("b", [KEY], lambda: now)
+    with contextlib.nullcontext() if is_believed else pytest.raises(HopRefused):
+        reader.read(received)
+
+
+async def test_a_request_that_was_passed_on_is_not_passed_on_again() -> None:
+    async with replicas() as pair, HttpClient(pair[0].url) as first, HttpClient(pair[1].url) as second:
+        client = McpClient(first)
+        await client.initialize()
+        head = RequestHead("DELETE", b"/mcp", {b"mcp-session-id": client.id.encode()})
+        field = HopSigner("c", [KEY], time.time).sign(head, "b", LOCAL_USER, address="127.0.0.1")
+        headers = client.fields(x_dynamic_mcp_hop=field.decode())
+        assert await status_of(await second.request("DELETE", "/cluster/mcp", headers)) == 404
+        assert (await _cluster_of(second))["forwarded"] == 0
+        await client.request("ping")
+
+
+async def test_a_peer_that_is_a_balancer_makes_no_loop() -> None:
+    async with replicas() as pair, HttpClient(pair[0].url) as first, HttpClient(pair[1].url) as second:
+        client = McpClient(first)
+        await client.initialize()
+        head = RequestHead("DELETE", b"/mcp", {b"mcp-session-id": client.id.encode()})
+        field = HopSigner("b", [KEY], time.time).sign(head, "a", LOCAL_USER, address="127.0.0.1")
+        response = await second.request("DELETE", "/cluster/mcp", client.fields(x_dynamic_mcp_hop=field.decode()))
+        assert await status_of(response) == 403, "it is for another replica, and came to the one that sent it"
+        assert response.headers["x-dynamic-mcp-hop"] == "refused"
+        await client.request("ping")
+
+
+async def _cluster_of(http: HttpClient) -> Json:
+    response = await http.request("GET", "/ready")
+    return json.loads(await response.read())["cluster"]

@@ -97,6 +97,13 @@ def test_a_server_that_each_replica_would_run_is_an_error() -> None:
     assert (finding.level, finding.where) == (Level.ERROR, "mcpServers.own")
 
 
+def test_a_server_that_each_replica_runs_on_purpose_is_none(read_config: Callable[..., Config]) -> None:
+    servers = {"own": {"command": "own", "home": True}, "other": {"command": "other", "home": False}}
+    cluster = {"peers": "http://a", "keys": [KEY], "name": "a"}
+    config = read_config({"mcpServers": servers, "settings": {"cluster": cluster}})
+    assert [each.where for each in check(config, dict)] == ["mcpServers.other"]
+
+
 async def test_replicas_that_answer_are_named_and_others_counted() -> None:
     async with replicas() as pair:
         settings = Cluster(peers=(pair[0].url, pair[1].url, "http://127.0.0.1:1"), keys=(KEY,), name="doctor")

@@ -1,4 +1,4 @@
-"""The conformance suites before two replicas behind nginx that sends each request to the next."""
+"""The conformance suites before two replicas behind a balancer."""
 
 from __future__ import annotations
 
@@ -15,6 +15,12 @@ pytestmark = [pytest.mark.full, pytest.mark.usefixtures("two_replicas")]
 async def test_a_group_alone_is_without_fault_for_clients_with_sessions(transport: str, tmp_path: Path) -> None:
     await suites.test_a_group_alone_is_without_fault_where_client_and_server_are_of_one_era(
         "legacy-0.2", transport, tmp_path
+    )
+
+
+async def test_a_group_alone_is_without_fault_for_clients_without_sessions(tmp_path: Path) -> None:
+    await suites.test_a_group_alone_is_without_fault_where_client_and_server_are_of_one_era(
+        "modern-0.2", "http", tmp_path
     )
 
 

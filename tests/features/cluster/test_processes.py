@@ -41,14 +41,15 @@ class Service:
         self._stack = contextlib.AsyncExitStack()
 
     @contextlib.asynccontextmanager
-    async def gateway(self, name: str) -> AsyncIterator[HttpProgram]:
-        """Run a gateway."""
+    async def gateway(self, name: str, package: Path | None = None) -> AsyncIterator[HttpProgram]:
+        """Run a gateway, of the program or of a copy of it."""
         folder = self._folder / name
         folder.mkdir(exist_ok=True)
         cluster = {"name": name, "peers": self.urls, "keys": [KEY]}
         servers = {"up": {"url": self.server.url_of("up")}}
         port = self.ports[name]
-        async with serving_http(folder, servers, port=port, settings={"cluster": cluster}) as program:
+        settings = {"cluster": cluster}
+        async with serving_http(folder, servers, port=port, package=package, settings=settings) as program:
             self.programs[name] = program
             yield program
 
@@ -120,16 +121,16 @@ async def test_a_replica_that_is_killed_under_load_loses_and_doubles_no_call_sil
             killed = await stack.enter_async_context(service.gateway("a"))
             callers = [Caller(number, service.urls) for number in range(_CLIENTS)]
             tasks = [asyncio.create_task(each.run(enough)) for each in callers]
-            await _answered(callers, 200)
+            await have_answered(callers, 200)
             killed.process.kill()
             before = sum(len(each.answered) for each in callers)
-            await _answered(callers, before + 200)
+            await have_answered(callers, before + 200)
             enough.set()
             await asyncio.gather(*tasks)
             with contextlib.suppress(AssertionError):  # it did not end by a signal of ours with code 0
                 killed.is_ending = True
                 await stack.aclose()
-        await _check(service, callers)
+        await check_calls(service, callers)
         assert any(each.may_have_run for each in callers), "no call was in flight when it was killed"
         assert survivor.process.returncode is None
 
@@ -166,24 +167,24 @@ async def test_replicas_that_are_replaced_one_after_another_lose_no_call_that_co
         await first.enter_async_context(service.gateway("a"))
         await second.enter_async_context(service.gateway("b"))
         tasks = [asyncio.create_task(each.run(enough)) for each in callers]
-        await _answered(callers, 100)
+        await have_answered(callers, 100)
         async with contextlib.AsyncExitStack() as again:
             await first.aclose()
             await again.enter_async_context(service.gateway("a"))
             before = sum(len(each.answered) for each in callers)
-            await _answered(callers, before + 100)
+            await have_answered(callers, before + 100)
             enough.set()
             await asyncio.gather(*tasks)
-    await _check(service, callers)
+    await check_calls(service, callers)
 
 
-async def _answered(callers: list[Caller], count: int) -> None:
+async def have_answered(callers: list[Caller], count: int) -> None:
     async with asyncio.timeout(60):
         while sum(len(each.answered) for each in callers) < count:  # noqa: ASYNC110 - many clients, no event
             await asyncio.sleep(0.05)
 
 
-async def _check(service: Service, callers: list[Caller]) -> None:
+async def check_calls(service: Service, callers: list[Caller]) -> None:
     received = await service.received()
     for caller in callers:
         await caller.http.close()

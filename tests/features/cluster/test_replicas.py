@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from dynamic_mcp.config.auth import BearerAuth
 from dynamic_mcp.face.http import limits
 from tests.fakes import BOUND_S, Json, text_of
 from tests.features.cluster.replicas import BEARER, KEY, Replica, RoundRobin, as_user, replicas, status_of
@@ -174,6 +175,27 @@ async def test_a_session_of_another_user_does_not_exist_at_any_replica() -> None
                 await bob.request("ping")
             assert refused.value.status == 404
         assert [await say(ann, "still"), await say(ann, "here")] == ["still", "here"]
+
+
+async def test_a_token_is_judged_by_the_replica_to_which_it_comes() -> None:
+    async with (
+        replicas(auth=(BEARER,)) as pair,
+        HttpClient(pair[0].url) as first,
+        HttpClient(pair[1].url) as second,
+    ):
+        ann = McpClient(first, headers=as_user("ann"))
+        await ann.initialize()
+        ann.http = second
+        stream = await ann.listen()
+        await pair[1].admit(BearerAuth(BEARER.tokens[1:]))
+        async with asyncio.timeout(BOUND_S):
+            while await stream.next() is not None:
+                pass
+        with pytest.raises(Refused) as refused:
+            await ann.request("ping")
+        assert refused.value.status == 401
+        ann.http = first
+        assert await say(ann, "x") == "x", "the replica that knows the token still takes it"
 
 
 async def test_a_session_of_another_path_does_not_exist(elsewhere: McpClient) -> None:

@@ -1,11 +1,12 @@
-"""A request of a modern client that may be the retry of a call which waits at another replica.
+"""A request of a modern client that another replica has to answer: the retry of a call, or one about a task.
 
-Its `requestState` says which process has given it (`proxy/request_state.py`), and that has the call.
+The `requestState` of a retry says which process has given it (`proxy/request_state.py`), and that has the call. The
+id of a task names its replica, and is also in a header. Requests of all other kinds are for any replica.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from dynamic_mcp.face.http.exchange import BodyReceiver
@@ -13,20 +14,25 @@ from dynamic_mcp.face.http.messages import parse_message
 from dynamic_mcp.identity import Authentication
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.envelope import MAY_ASK
+from dynamic_mcp.mcp.mirrored_headers import decode_value
 from dynamic_mcp.proxy.request_state import process_of
 
 _STATE = b'"requestState"'
+_TASKS = b"tasks/"
 
 
-class MaybeRetry:
-    """Takes the body of a request, and gives it to `here`, or to what `find` returns for the process of its state."""
+class MaybeElsewhere:
+    """Takes the body of a request, and gives it to `here`, or to what `find` returns for it.
+
+    `find` returns None for what is answered here, and else a coroutine, whose result may be None as well.
+    """
 
     __slots__ = ("_find", "_here", "_is_gone", "_start", "max_body_bytes")
 
     def __init__(
         self,
         here: BodyReceiver,
-        find: Callable[[str], Coroutine[Any, Any, BodyReceiver | None]],
+        find: Callable[[bytes], Coroutine[Any, Any, BodyReceiver | None] | None],
         start: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
         self.max_body_bytes = here.max_body_bytes
@@ -44,11 +50,11 @@ class MaybeRetry:
         return self._here.needs_client
 
     def receive_body(self, body: bytes) -> None:
-        process = _read_process(body) if _STATE in body else ""
-        if process:
-            self._start(self._pass_on(process, body))
-        else:
+        finding = self._find(body)
+        if finding is None:
             self._here.receive_body(body)
+        else:
+            self._start(self._pass_on(finding, body))
 
     def refuse_body(self) -> None:
         self._here.refuse_body()
@@ -57,8 +63,8 @@ class MaybeRetry:
         self._is_gone = True
         self._here.disconnected()
 
-    async def _pass_on(self, process: str, body: bytes) -> None:
-        receiver = await self._find(process)
+    async def _pass_on(self, finding: Coroutine[Any, Any, BodyReceiver | None], body: bytes) -> None:
+        receiver = await finding
         if self._is_gone:
             return
         if receiver is not None:
@@ -66,8 +72,17 @@ class MaybeRetry:
         self._here.receive_body(body)
 
 
-def _read_process(body: bytes) -> str:
+def find_task(headers: Mapping[bytes, bytes]) -> str:
+    """Return the id of the task that a request is about; empty if it is about none."""
+    if not headers.get(b"mcp-method", b"").startswith(_TASKS):
+        return ""
+    return decode_value(headers.get(b"mcp-name", b"")) or ""
+
+
+def find_process(body: bytes) -> str:
     """Return the process that has given the state of a request; empty if it has none of ours."""
+    if _STATE not in body:
+        return ""
     try:
         frame = parse_message(body)
         state = wire.text(wire.member(frame.params, "requestState")) if frame.method in MAY_ASK else None
