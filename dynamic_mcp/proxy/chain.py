@@ -44,6 +44,7 @@ from dynamic_mcp.system.clock import Clock
 if TYPE_CHECKING:
     from dynamic_mcp.policy.globs import Globs
     from dynamic_mcp.proxy.own_tools import OwnTool
+    from dynamic_mcp.system.shared_store import SharedStore
 
 
 class Services:
@@ -60,6 +61,7 @@ class Services:
     own_tools: Mapping[str, OwnTool] = {}  # tools of features, by their names
     approvals: ApprovalCounts | None = None
     observers: Observers | None = None
+    shared_store: SharedStore | None = None  # what all replicas share; it changes with the config
 
     def __init__(
         self,
