@@ -46,6 +46,7 @@ class StoreUnavailable(Exception):
     def __init__(self, failure: StoreFailure, detail: str = "", *, may_have_run: bool = False) -> None:
         super().__init__(f"the shared store {failure.value}{detail and f': {detail}'}")
         self.failure = failure
+        self.detail = detail
         self.may_have_run = may_have_run
 
 
@@ -171,3 +172,11 @@ class SharedStore(Protocol):
     def describe(self) -> StoreStatus: ...
 
     async def close(self) -> None: ...
+
+
+def check_entry(value: bytes, ttl_s: float) -> None:
+    """Raise ValueError for an entry that no store takes: that is a bug of the caller."""
+    if len(value) > MOST_BYTES:
+        raise ValueError(f"an entry has {len(value)} bytes, and may have {MOST_BYTES}")
+    if not 0 < ttl_s <= LONGEST_S:
+        raise ValueError(f"an entry cannot expire in {ttl_s} s")
