@@ -129,13 +129,14 @@ class ValkeyLink:
         await self._has_tried.wait()
 
     async def close(self) -> None:
+        """End the connections; commands in flight fail."""
         self._is_closed = True
-        closed = StoreUnavailable(StoreFailure.CLOSED)
-        if self._connection is not None:
-            self._break(self._connection, closed)
-        self.failure = closed
+        self.failure = StoreUnavailable(StoreFailure.CLOSED)
         self._tasks.cancel_all()
         await self._tasks.wait()
+        if self._connection is not None:
+            self._break(self._connection, self.failure)
+            await self._tasks.wait()
         await self._connector.close()
 
     # --- commands ----------------------------------------------------------------------------------------
@@ -419,7 +420,7 @@ class Connector:
 
 async def _disconnect(connection: AbstractConnection) -> None:
     try:
-        await connection.disconnect(nowait=True)
+        await connection.disconnect()
     except ERRORS as exc:
         log.debug("a connection to the shared store did not end: %s", exc)
 
