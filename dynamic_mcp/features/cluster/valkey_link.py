@@ -116,6 +116,7 @@ class ValkeyLink:
         self._lost = asyncio.Event()
         self._has_tried = asyncio.Event()
         self._tasks = TaskSet(log)
+        self._ends = TaskSet(log)
         self._has_warned = False
         self._is_closed = False
 
@@ -136,7 +137,7 @@ class ValkeyLink:
         await self._tasks.wait()
         if self._connection is not None:
             self._break(self._connection, self.failure)
-            await self._tasks.wait()
+        await self._ends.wait()
         await self._connector.close()
 
     # --- commands ----------------------------------------------------------------------------------------
@@ -266,6 +267,8 @@ class ValkeyLink:
             except TimeoutError:
                 pass
             try:
+                if await self._connector.has_moved():
+                    raise StoreUnavailable(StoreFailure.DOWN, "its sentinels name another server")
                 await self._look()
             except StoreUnavailable as exc:
                 if self._connection is None:
@@ -280,7 +283,7 @@ class ValkeyLink:
     def record_trouble(self, trouble: StoreUnavailable | None) -> None:
         """Remember what does not work of a connection that does."""
         if trouble is not None and self.trouble is None:
-            log.warning("%s, at %s", trouble, self.address)
+            self._warn(trouble)
         elif trouble is None and self.trouble is not None:
             log.info("the shared store at %s is used again", self.address)
         self.trouble = trouble
@@ -303,17 +306,21 @@ class ValkeyLink:
             if not future.done():
                 future.set_exception(StoreUnavailable(failure.failure, failure.detail, may_have_run=True))
                 future.exception()  # its caller may be gone
-        self._tasks.create(_disconnect(connection), name="end of a connection to the shared store")
+        self._ends.create(_disconnect(connection), name="end of a connection to the shared store")
 
     def _record(self, failure: StoreUnavailable) -> None:
         """Remember why the store cannot be used; what is new is logged."""
         if self._is_closed:
             return
         if self.failure is None or self.failure.failure is not failure.failure:
-            log.warning("%s, at %s", failure, self.address)
+            self._warn(failure)
             self._has_warned = True
         self.failure = failure
         self.trouble = None
+
+    def _warn(self, failure: StoreUnavailable) -> None:
+        detail = f": {failure.detail}" if failure.detail else ""
+        log.warning("the shared store at %s %s%s", self.address, failure.failure.value, detail)
 
     # --- messages ----------------------------------------------------------------------------------------
 
@@ -384,6 +391,20 @@ class Connector:
             await _disconnect(connection)
             raise
         return connection
+
+    async def has_moved(self) -> bool:
+        """Return whether sentinels name another server than that of the last connection.
+
+        The old one may take writes for a while, which are lost.
+        """
+        if self._pool is None:
+            return False
+        before = self._pool.master_address
+        try:
+            async with asyncio.timeout(COMMAND_WITHIN_S):
+                return bool(await self._pool.sentinel_manager.discover_master(self._address.service) != before)
+        except (TimeoutError, *ERRORS):
+            return False  # no sentinel knows better
 
     async def close(self) -> None:
         if self._pool is not None:

@@ -45,11 +45,8 @@ class StoreServer:
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
-        listen = ("--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder))
-        small = ("--save", "", "--io-threads", "1", "--databases", "4", "--enable-debug-command", "yes")
-        log = (self.folder / f"{self.port}.log").open("ab")
-        with log:
-            self._process = subprocess.Popen([self.program, *listen, *small, *self.options], stdout=log, stderr=log)
+        with (self.folder / f"{self.port}.log").open("ab") as log:
+            self._process = subprocess.Popen(self._command(), stdout=log, stderr=log)
         until = time.monotonic() + STARTS_WITHIN_S
         while time.monotonic() < until:
             with contextlib.suppress(subprocess.CalledProcessError):
@@ -57,6 +54,11 @@ class StoreServer:
                     return
             time.sleep(0.02)  # the server is a process of its own, and says to no one that it listens
         pytest.fail(f"{self.program} does not answer: {(self.folder / f'{self.port}.log').read_text()[-2000:]}")
+
+    def _command(self) -> list[str]:
+        listen = ("--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder))
+        small = ("--save", "", "--databases", "4", "--enable-debug-command", "yes", "--repl-diskless-sync-delay", "0")
+        return [self.program, *listen, *small, *self.options]
 
     def stop(self) -> None:
         """Kill it; a stopped one too."""
@@ -81,9 +83,35 @@ class StoreServer:
     def _ask(self, *command: str) -> str:
         client = self.program.replace("-server", "-cli")
         run = subprocess.run(
-            [client, "-p", str(self.port), *command], capture_output=True, timeout=10, check=True, text=True
+            [client, "-p", str(self.port), *command],
+            capture_output=True,
+            timeout=10,
+            check=True,
+            text=True,
+            errors="replace",
         )
         return run.stdout
+
+
+class Sentinel(StoreServer):
+    """A sentinel that watches a server as `main`, and makes a replica of it the new one when it is gone."""
+
+    def __init__(self, folder: Path, watched: StoreServer) -> None:
+        config = folder / "sentinel.conf"
+        config.write_text(
+            f"sentinel monitor main 127.0.0.1 {watched.port} 1\n"
+            "sentinel down-after-milliseconds main 300\n"
+            "sentinel failover-timeout main 3000\n"
+        )
+        super().__init__(folder, "redis-server")
+        self.config = config
+
+    @property
+    def url(self) -> str:
+        return f"valkey+sentinel://127.0.0.1:1,127.0.0.1:{self.port}/main/0"
+
+    def _command(self) -> list[str]:
+        return [self.program, str(self.config), "--sentinel", "--port", str(self.port), "--bind", "127.0.0.1"]
 
 
 @contextlib.contextmanager
