@@ -39,7 +39,7 @@ def worst(findings: list[Finding]) -> str:
 
 
 async def test_a_file_of_one_machine_is_tried_too(tmp_path: Path) -> None:
-    (finding,) = await check_store(f"sqlite://{tmp_path}/store/shared.sqlite")
+    (finding,) = await check_store((tmp_path / "store" / "shared.sqlite").as_uri().replace("file:", "sqlite:"))
     assert finding.level is Level.OK
     assert finding.what.startswith("all operations work")
 
