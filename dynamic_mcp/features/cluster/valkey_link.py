@@ -89,8 +89,8 @@ class CommandCounts(Struct):
 class ValkeyLink:
     """The connection, found again when it is lost. `prepare` is run on each new one, before callers may use it.
 
-    `look` is run each second on a working one. Both raise StoreUnavailable. Messages of `channel` go to `on_message`,
-    and None whenever some may have been lost.
+    `on_usable` is called when they may. `look` is run each second on a working one. Both raise StoreUnavailable.
+    Messages of `channel` go to `on_message`, and None whenever some may have been lost.
     """
 
     def __init__(
@@ -100,6 +100,7 @@ class ValkeyLink:
         *,
         prepare: Callable[[], Awaitable[None]],
         look: Callable[[], Awaitable[None]],
+        on_usable: Callable[[], object],
         on_message: Callable[[bytes | None], object],
     ) -> None:
         self.address = address
@@ -109,6 +110,7 @@ class ValkeyLink:
         self._channel = channel
         self._prepare = prepare
         self._look = look
+        self._on_usable = on_usable
         self._on_message = on_message
         self._connector = Connector(address)
         self._connection: AbstractConnection | None = None
@@ -117,7 +119,7 @@ class ValkeyLink:
         self._has_tried = asyncio.Event()
         self._tasks = TaskSet(log)
         self._ends = TaskSet(log)
-        self._has_warned = False
+        self._warned: set[StoreFailure] = set()  # of this outage
         self._is_closed = False
 
     def __repr__(self) -> str:
@@ -250,12 +252,13 @@ class ValkeyLink:
         self._lost.clear()
         self._tasks.create(self._read(connection), name="answers of the shared store")
         await self._prepare()
-        if self._connection is not connection:
-            raise StoreUnavailable(StoreFailure.DOWN)
-        if self._has_warned:
+        if self._connection is not connection:  # it was lost meanwhile
+            raise self.failure or StoreUnavailable(StoreFailure.DOWN)
+        if self._warned:
             log.info("the shared store at %s is used again", self.address)
-            self._has_warned = False
+            self._warned.clear()
         self.failure = None
+        self._on_usable()
 
     async def _watch(self) -> None:
         """Return when the connection is lost."""
@@ -312,9 +315,9 @@ class ValkeyLink:
         """Remember why the store cannot be used; what is new is logged."""
         if self._is_closed:
             return
-        if self.failure is None or self.failure.failure is not failure.failure:
+        if failure.failure not in self._warned:
+            self._warned.add(failure.failure)
             self._warn(failure)
-            self._has_warned = True
         self.failure = failure
         self.trouble = None
 

@@ -229,12 +229,12 @@ async def test_a_wiped_store_is_noticed_by_the_next_command_and_what_must_last_i
         other.on_reset(other_restored.set)
         server.ask("FLUSHALL")
         assert await store.get(PLAIN, "a") is None
-        assert restored.is_set()
+        await asyncio.wait_for(restored.wait(), 5)
         await store.put(PLAIN, "a", b"again", 60)
         found = await other.get(PLAIN, "a")
         assert found is not None
         assert found.value == b"again"
-        assert other_restored.is_set()
+        await asyncio.wait_for(other_restored.wait(), 5)
         async with open_valkey(server.address) as third:
             assert await third.get(PLAIN, "a") == found
 
@@ -253,6 +253,46 @@ async def test_a_wipe_is_noticed_without_a_command(server: StoreServer, store: V
     store.on_reset(restored.set)
     server.ask("FLUSHALL")
     await asyncio.wait_for(restored.wait(), 10)
+
+
+async def test_after_an_outage_what_must_last_is_written_again_once_that_works(
+    server: StoreServer, store: ValkeyStore
+) -> None:
+    revoked: list[asyncio.Task[object]] = []
+
+    def restore() -> None:
+        revoked.append(asyncio.create_task(store.put(LISTED, "family", b"revoked", 60)))
+
+    store.on_reset(restore)
+    server.stop()
+    await until(lambda: store.describe().failure)
+    server.start()
+    await until(lambda: revoked)
+    await revoked[0]
+    assert await store.get(LISTED, "family")
+
+
+async def test_a_function_that_fails_keeps_no_other_from_hearing(
+    server: StoreServer, store: ValkeyStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard: list[bytes | None] = []
+
+    def fail(message: bytes | None) -> None:
+        raise LookupError("a bug of a listener")
+
+    store.subscribe(PLAIN, fail)
+    store.subscribe(PLAIN, heard.append)
+    await until(lambda: None in heard)
+    await store.publish(PLAIN, b"hello")
+    await until(lambda: b"hello" in heard)
+    assert "a bug of a listener" in caplog.text
+
+
+async def test_entries_that_are_too_large_together_are_not_listed_and_the_store_goes_on(store: ValkeyStore) -> None:
+    for i in range(5):
+        await store.put(LISTED, f"{i}", bytes(1 << 20), 60)
+    assert await failure_of(store.list_entries(LISTED)) is StoreFailure.FULL
+    assert store.describe().failure == ""
 
 
 async def test_a_server_that_forgot_its_scripts_gets_them_again(server: StoreServer, store: ValkeyStore) -> None:
