@@ -90,7 +90,7 @@ class ValkeyLink:
     """The connection, found again when it is lost. `prepare` is run on each new one, before callers may use it.
 
     `on_usable` is called when they may. `look` is run each second on a working one. Both raise StoreUnavailable.
-    Messages of `channel` go to `on_message`, and None whenever some may have been lost.
+    A command has `within_s`. Messages of `channel` go to `on_message`, and None whenever some may have been lost.
     """
 
     def __init__(
@@ -102,7 +102,9 @@ class ValkeyLink:
         look: Callable[[], Awaitable[None]],
         on_usable: Callable[[], object],
         on_message: Callable[[bytes | None], object],
+        within_s: float = COMMAND_WITHIN_S,
     ) -> None:
+        self._within_s = within_s
         self.address = address
         self.counts = CommandCounts()
         self.failure: StoreUnavailable | None = StoreUnavailable(StoreFailure.DOWN, "not connected yet")
@@ -180,11 +182,11 @@ class ValkeyLink:
         packed = connection.pack_command(*command)
         self._in_flight.append(future)  # nothing is awaited from here until the command is in the buffer
         try:
-            async with asyncio.timeout(COMMAND_WITHIN_S):
+            async with asyncio.timeout(self._within_s):
                 await self._write(connection, packed)
                 return await future
         except TimeoutError:
-            slow = StoreUnavailable(StoreFailure.SLOW, f"{COMMAND_WITHIN_S:g} s", may_have_run=True)
+            slow = StoreUnavailable(StoreFailure.SLOW, f"{self._within_s:g} s", may_have_run=True)
             self._break(connection, slow)
             raise slow from None
 
@@ -235,7 +237,7 @@ class ValkeyLink:
 
     async def _connect(self) -> bool:
         try:
-            async with asyncio.timeout(CONNECT_WITHIN_S):
+            async with asyncio.timeout(max(CONNECT_WITHIN_S, self._within_s)):
                 connection = await self._connector.connect()
                 await self._begin(connection)
         except TimeoutError:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dynamic_mcp.features.cluster.store_address import StoreAddress
 from dynamic_mcp.features.cluster.store_seal import HEAD_BYTES, SealError, StoreSeal
 from dynamic_mcp.features.cluster.subscribers import Subscribers
-from dynamic_mcp.features.cluster.valkey_link import ScriptMissing, ValkeyLink
+from dynamic_mcp.features.cluster.valkey_link import COMMAND_WITHIN_S, ScriptMissing, ValkeyLink
 from dynamic_mcp.features.cluster.valkey_scripts import (
     ACQUIRE,
     BEGIN,
@@ -56,7 +56,7 @@ MakeCommand = Callable[[], tuple[list[bytes], Arguments]]
 class ValkeyStore:
     """A `SharedStore` at an address, whose entries are sealed with the keys of a cluster, the newest first."""
 
-    def __init__(self, address: StoreAddress, keys: Sequence[str]) -> None:
+    def __init__(self, address: StoreAddress, keys: Sequence[str], *, within_s: float = COMMAND_WITHIN_S) -> None:
         self._seal = StoreSeal(keys)
         self._channel = b"%smessages:%d" % (PREFIX, address.database)  # databases share their channels
         self._epoch = b""
@@ -72,6 +72,7 @@ class ValkeyStore:
             look=self._look,
             on_usable=self._on_usable,
             on_message=self._receive,
+            within_s=within_s,
         )
 
     def __repr__(self) -> str:

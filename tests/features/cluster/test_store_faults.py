@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -12,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.features.cluster.store_address import parse_address
-from dynamic_mcp.features.cluster.valkey_link import COMMAND_WITHIN_S, MOST_IN_FLIGHT
+from dynamic_mcp.features.cluster.valkey_link import MOST_IN_FLIGHT
 from dynamic_mcp.features.cluster.valkey_store import NAMES, PREFIX, ValkeyStore
 from dynamic_mcp.system.shared_store import (
-    ABSENT,
     Lease,
     Rate,
     StoreFailure,
@@ -52,7 +50,7 @@ def server(tmp_path: Path) -> Iterator[StoreServer]:
 
 @pytest.fixture
 async def store(server: StoreServer) -> AsyncIterator[ValkeyStore]:
-    async with open_valkey(server.address) as opened:
+    async with open_valkey(server.address, within_s=1.0) as opened:
         yield opened
 
 
@@ -65,7 +63,7 @@ async def proxy(server: StoreServer) -> AsyncIterator[FaultyProxy]:
 @pytest.fixture
 async def store_behind(proxy: FaultyProxy) -> AsyncIterator[ValkeyStore]:
     """A store whose server is behind the proxy that misbehaves."""
-    async with open_valkey(proxy.address) as opened:
+    async with open_valkey(proxy.address, within_s=1.0) as opened:
         yield opened
 
 
@@ -498,14 +496,6 @@ async def test_databases_of_one_server_are_apart(server: StoreServer, store: Val
         await store.publish(PLAIN, b"own")
         await until(lambda: b"own" in heard)
         assert b"of the other" not in heard
-
-
-async def test_what_a_call_waits_for_has_a_bound(server: StoreServer, store: ValkeyStore) -> None:
-    server.freeze()
-    began = time.monotonic()
-    await failure_of(store.compare_and_set(PLAIN, "a", b"1", 60, expected=ABSENT))
-    assert time.monotonic() - began < COMMAND_WITHIN_S + 5  # that it ends is what matters
-    server.thaw()
 
 
 async def test_a_port_where_nothing_listens_is_not_a_store() -> None:
