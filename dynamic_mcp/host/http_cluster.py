@@ -10,6 +10,7 @@ from dynamic_mcp.face.http.cluster import ReplicaSet
 from dynamic_mcp.face.http.core import HttpFace
 from dynamic_mcp.features import table
 from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.proxy.shared_store import open_shared_store
 from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.system.worker import WorkerIdentity
 
@@ -28,6 +29,17 @@ class ClusterControl:
         self._background = TaskSet(log)
         self._cluster: ReplicaSet | None = None
         self._applied: Any = None  # Any: the settings of the feature, and the limit of messages
+        self._store_of: Any = None  # Any: the settings of the feature
+
+    async def open_store(self, config: Config) -> None:
+        """Share with the other replicas what this config says, before the first request may come."""
+        if config.cluster == self._store_of:
+            return
+        old, store = self._proxy.shared_store, await open_shared_store(config)
+        self._proxy.set_shared_store(store)
+        self._store_of = config.cluster
+        if old is not None:
+            await old.close()
 
     async def apply(self, face: HttpFace, config: Config) -> None:
         """Be one of the replicas that this config names, from now on."""
@@ -60,6 +72,10 @@ class ClusterControl:
         await self._background.wait()
         if self._cluster is not None:
             await self._cluster.close()
+        store = self._proxy.shared_store
+        self._proxy.set_shared_store(None)
+        if store is not None:
+            await store.close()
 
 
 async def _end(old: ReplicaSet) -> None:

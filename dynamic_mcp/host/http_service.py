@@ -92,6 +92,7 @@ class HttpService:
         if place is not None and not http.insecure and not http.auth:
             refuse_unsafe(place)
         options = _read_options(http, place, max_body_bytes)
+        await self._replicas.open_store(config)
         authenticator = self._providers.make_authenticator(http, config_file)
         authenticator = add_login_pages(authenticator, http, self._proxy)
         face = self._face or HttpFace(self._proxy, options, authenticator=authenticator)
@@ -102,6 +103,8 @@ class HttpService:
         except BaseException:
             if self._face is not None:
                 face.configure(self._options, self._authenticator)
+            else:
+                await self._replicas.close()
             await self._providers.keep_only(self._http, self._config_file)
             raise
         face.configure(options, authenticator)

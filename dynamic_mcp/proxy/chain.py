@@ -45,6 +45,7 @@ from dynamic_mcp.system.clock import Clock
 if TYPE_CHECKING:
     from dynamic_mcp.policy.globs import Globs
     from dynamic_mcp.proxy.own_tools import OwnTool
+    from dynamic_mcp.system.shared_store import SharedStore
 
 
 class Services:
@@ -62,6 +63,7 @@ class Services:
     approvals: ApprovalCounts | None = None
     observers: Observers | None = None
     task_ids: TaskSigner | None = None  # where other processes serve the same clients
+    shared_store: SharedStore | None = None  # what all replicas share; it changes with the config
 
     def __init__(
         self,

@@ -67,6 +67,7 @@ if TYPE_CHECKING:  # loaded with the first request, message or server that needs
     from dynamic_mcp.proxy.tasks import Tasks
     from dynamic_mcp.proxy.transparent import Transparent
     from dynamic_mcp.proxy.upstream_messages import UpstreamMessages
+    from dynamic_mcp.system.shared_store import SharedStore
 
 
 class Proxy:
@@ -137,6 +138,14 @@ class Proxy:
         from dynamic_mcp.proxy.resources import Resources
 
         return Resources(self._chains, self._results(), self._resource_subscriptions, self._open_apps)
+
+    @property
+    def shared_store(self) -> SharedStore | None:
+        """What this process shares with other replicas; None if its config names no store."""
+        return self._services.shared_store
+
+    def set_shared_store(self, store: SharedStore | None) -> None:
+        self._services.shared_store = store
 
     @cached_property
     def _transparent(self) -> Transparent:

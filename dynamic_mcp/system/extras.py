@@ -14,6 +14,7 @@ DISTRIBUTION = "dynamic-mcp-proxy"
 # As in `[project.optional-dependencies]` of pyproject.toml, without the versions.
 PACKAGES = {
     "cel": ("cel-expr-python",),
+    "cluster": ("valkey",),
     "keyring": ("keyring",),
     "otel": ("opentelemetry-exporter-otlp-proto-http", "opentelemetry-sdk"),
     "scripts": ("pydantic-monty-client", "pydantic-monty-runtime"),

@@ -43,4 +43,8 @@ def ready(proxy: Proxy, load: Load | None, replicas: ReplicaStatus | None, *, is
         body |= {"version": __version__, "groups": dict(sorted(states.items())), **asdict(load)}
     if replicas is not None:
         body["cluster"] = asdict(replicas)
+    store = proxy.shared_store
+    if store is not None:
+        state = store.describe()
+        body["shared_store"] = {"state": state.failure or "ok", **({} if load is None else asdict(state))}
     return Response(503 if is_draining else 200, JSON + _NO_STORE, wire.encode(body))

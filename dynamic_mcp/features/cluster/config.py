@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -12,6 +13,8 @@ from dynamic_mcp.config.flaws import FlawError
 from dynamic_mcp.config.section import Private, Section, Value
 from dynamic_mcp.config.substitute import Substitution, Surroundings
 from dynamic_mcp.config.types import Text, check_literal_url
+from dynamic_mcp.errors import ConfigError
+from dynamic_mcp.features.cluster.store_address import parse_address
 
 _AT = ("settings", "cluster")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}")
@@ -64,6 +67,13 @@ class Cluster(Section, Private, frozen=True):
         str | None,
         "The name of this replica, which no other has: letters, digits and `-`. Default: the host name.",
     ] = None
+    store: Annotated[
+        Text | None,
+        "Where the replicas keep what they share, sealed with the first key: `valkey://HOST:6379/0`, `redis://…`,"
+        " `valkeys://…` or `rediss://…` with TLS, `unix:///PATH`, `valkey+sentinel://HOST:26379,HOST:26379/SERVICE`;"
+        " or `sqlite:///FILE` for processes of one machine. Needs the extra `cluster`. Default: each replica counts"
+        " and remembers by itself.",
+    ] = None
 
     def __post_init__(self) -> None:
         if not self.keys:
@@ -97,9 +107,30 @@ def resolve(
         else texts.fill_url((*_AT, "peers"), each)
         for each in section.peers
     )
+    store = None if section.store is None else _resolve_store(section.store, file, surroundings)
     if texts.failures:
         return None, [*texts.warnings, *texts.failures, "settings.cluster: this replica serves alone"]
-    return replace(section, name=name, keys=tuple(keys), peers=peers), texts.warnings
+    return replace(section, name=name, keys=tuple(keys), peers=peers, store=store), texts.warnings
+
+
+def _resolve_store(written: str, file: Path, surroundings: Surroundings) -> str:
+    """Return the URL of the store with its variables. Raises ConfigError: no replica may go on without the others."""
+    where = (*_AT, "store")
+    texts = Substitution(surroundings.all_variables())
+    url = texts.fill(where, written, is_required=True)
+    if texts.failures:
+        raise ConfigError(str(file), ".".join(where), texts.failures[0].partition(": ")[2])
+    try:
+        address = parse_address(url, surroundings.directory)
+    except FlawError as exc:
+        raise ConfigError(str(file), ".".join(where), str(exc), hint=exc.hint) from exc
+    if not address.is_file and find_spec("valkey") is None:
+        from dynamic_mcp.system.extras import install_hint
+
+        raise ConfigError(
+            str(file), ".".join(where), "needs a package that is not installed", hint=install_hint("cluster")
+        )
+    return url
 
 
 def _own_name() -> str:

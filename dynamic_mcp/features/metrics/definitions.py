@@ -74,6 +74,14 @@ APPROVALS = _counter(
 APPROVALS_PENDING = _gauge(
     "dynamic_mcp_approvals_pending", "Questions that wait for a person now; absent until a rule asks."
 )
+STORE_UP = _gauge(
+    "dynamic_mcp_shared_store_up", "Whether the store that replicas share can be used; absent without one."
+)
+STORE_OPERATIONS = _counter(
+    "dynamic_mcp_shared_store_operations_total",
+    "Commands for the store that replicas share: sent, those of them that failed, and refused while it is down.",
+    "outcome",
+)
 AUDIT_FAILURES = _counter("dynamic_mcp_audit_failures_total", "How often the audit log could not be written.")
 
 # --- clients and servers ---------------------------------------------------------------------------------------

@@ -37,6 +37,7 @@ def read_gauges(proxy: Proxy) -> Iterator[Family]:
     yield _tools(groups)
     yield from _stored_results(proxy)
     yield from _approvals(proxy)
+    yield from _shared_store(proxy)
     python = ".".join(map(str, sys.version_info[:3]))
     yield _single(definitions.BUILD, 1, (__version__, python))
 
@@ -108,6 +109,17 @@ def _approvals(proxy: Proxy) -> Iterator[Values]:
         for outcome, count in proxy.approvals.outcomes.items():
             outcomes.set(count, (outcome,))
         yield outcomes
+
+
+def _shared_store(proxy: Proxy) -> Iterator[Values]:
+    if proxy.shared_store is not None:
+        status = proxy.shared_store.describe()
+        yield _single(definitions.STORE_UP, int(not status.failure))
+        operations = Values(definitions.STORE_OPERATIONS)
+        outcomes = (("sent", status.operations), ("failed", status.failed), ("refused", status.refused))
+        for outcome, count in outcomes:
+            operations.set(count, (outcome,))
+        yield operations
 
 
 def _single(definition: Definition, value: float, labels: tuple[str, ...] = ()) -> Values:

@@ -1,0 +1,20 @@
+"""Opens what the replicas of a service share, as their config says, for serving and for commands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.features import table
+
+if TYPE_CHECKING:
+    from dynamic_mcp.system.shared_store import SharedStore
+
+
+async def open_shared_store(config: Config) -> SharedStore | None:
+    """Return the store that a config names, to be closed by the caller; None without one. It may be unreachable."""
+    feature = table.feature_with_cluster()
+    if feature is None or config.cluster is None:
+        return None
+    store: SharedStore | None = await feature.load(feature.store).open_store(config.cluster, config.file.parent)
+    return store

@@ -1,0 +1,130 @@
+"""Copies of entries of the shared store in this process, so that plain calls never ask the store.
+
+Messages tell of changes at once. They may be lost, so what is old is asked for again, within a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+
+from dynamic_mcp.system.bounded import BoundedDict
+from dynamic_mcp.system.clock import Clock, LoopClock
+from dynamic_mcp.system.shared_store import SharedStore, StoredEntry, StoreSpace, StoreUnavailable
+
+log = logging.getLogger(__name__)
+
+# How often a mirror asks whether anything has changed, and how old what it shows may be.
+_LOOK_EVERY_S = 0.4
+FRESH_FOR_S = 1.0
+# How long an entry may be shown that has expired.
+_LIST_EVERY_S = 30.0
+
+
+class Mirror:
+    """All entries of a listed space, looked up without waiting. The task of `run` keeps it up to date.
+
+    `is_fresh` is False once the store has not answered for a second: a change elsewhere may be unknown then.
+    """
+
+    def __init__(self, store: SharedStore, space: StoreSpace, *, clock: Clock | None = None) -> None:
+        self._store = store
+        self._space = space
+        self._clock = clock or LoopClock()
+        self._entries: dict[str, StoredEntry] = {}
+        self._changes = -1
+        self._listed_at = float("-inf")
+        self._confirmed_at = float("-inf")
+        self._wake = asyncio.Event()
+        self._listeners: list[Callable[[], object]] = []
+
+    def __repr__(self) -> str:
+        return f"<Mirror of {self._space.name}, {len(self._entries)} entries{'' if self.is_fresh else ', STALE'}>"
+
+    @property
+    def is_fresh(self) -> bool:
+        return self._clock.now() - self._confirmed_at <= FRESH_FOR_S
+
+    @property
+    def entries(self) -> list[StoredEntry]:
+        return [*self._entries.values()]
+
+    def get(self, name: str) -> StoredEntry | None:
+        return self._entries.get(name)
+
+    def on_change(self, listener: Callable[[], object]) -> None:
+        """Have a function called after entries have changed."""
+        self._listeners.append(listener)
+
+    async def run(self) -> None:
+        """Keep up to date until cancelled."""
+        unsubscribe = self._store.subscribe(self._space, lambda message: self._wake.set())
+        try:
+            while True:
+                self._wake.clear()
+                with contextlib.suppress(StoreUnavailable):
+                    await self.refresh()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._wake.wait(), _LOOK_EVERY_S)
+        finally:
+            unsubscribe()
+
+    async def refresh(self) -> None:
+        """Ask the store now. Raises StoreUnavailable."""
+        began = self._clock.now()
+        (changes,) = await self._store.count_changes((self._space,))
+        if changes != self._changes or began - self._listed_at > _LIST_EVERY_S:
+            entries = await self._store.list_entries(self._space)
+            self._entries = {each.name: each for each in entries}
+            self._changes = changes  # what changed meanwhile has another number
+            self._listed_at = began
+            for listener in self._listeners:
+                listener()
+        self._confirmed_at = began
+
+
+class Copies:
+    """Entries of a listed space as they were read lately, and which of them were absent; at most `size`.
+
+    For spaces with too many entries for a `Mirror`.
+    """
+
+    def __init__(
+        self, store: SharedStore, space: StoreSpace, *, size: int = 10_000, fresh_for_s: float = FRESH_FOR_S,
+        clock: Clock | None = None,
+    ) -> None:  # fmt: skip
+        self._store = store
+        self._space = space
+        self._fresh_for_s = fresh_for_s
+        self._clock = clock or LoopClock()
+        self._found: BoundedDict[str, tuple[float, StoredEntry | None]] = BoundedDict(size)
+        self._forgotten = 0
+        self._unsubscribe = store.subscribe(space, self._forget)
+
+    def __repr__(self) -> str:
+        return f"<Copies of {self._space.name}, {len(self._found)}>"
+
+    async def get(self, name: str) -> StoredEntry | None:
+        """Return an entry that is a second old at most. Raises StoreUnavailable."""
+        found = self._found.get(name)
+        now = self._clock.now()
+        if found is not None and now - found[0] <= self._fresh_for_s:
+            return found[1]
+        forgotten = self._forgotten
+        entry = await self._store.get(self._space, name)
+        if forgotten == self._forgotten:  # else a change may be newer than what was read
+            self._found.pop(name, None)
+            self._found[name] = now, entry
+        return entry
+
+    def close(self) -> None:
+        self._unsubscribe()
+
+    def _forget(self, message: bytes | None) -> None:
+        self._forgotten += 1
+        if message is None:
+            self._found.clear()
+        else:
+            self._found.pop(message.decode("utf-8", "replace"), None)
