@@ -137,7 +137,9 @@ class Proxy:
         return self._services.shared_store
 
     def set_shared_store(self, store: SharedStore | None) -> None:
-        self._services.shared_store = store
+        if store is not self._services.shared_store:
+            self._services.shared_store = store
+            self._chains.reset()
 
     @cached_property
     def _transparent(self) -> Transparent:
