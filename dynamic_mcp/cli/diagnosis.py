@@ -47,7 +47,7 @@ def check_config(context: Invocation) -> int:
     if context.out.is_json:
         context.out.print_json(findings)
     else:
-        _show_findings(context.out, findings)
+        show_findings(context.out, findings)
     if config is not None and not config.groups:
         context.out.say(empty_config_message(file))
     return exit_code(findings)
@@ -68,7 +68,7 @@ def diagnose(context: Invocation, group: str | None) -> int:
     if context.out.is_json:
         context.out.print_json({"config": str(file), "findings": findings, "groups": reports})
     else:
-        _show_findings(context.out, findings)
+        show_findings(context.out, findings)
         errors = [finding for finding in findings if finding.level is Level.ERROR]
         for each in reports:
             if each.is_up or not any(_is_about(error, each.group) for error in errors):  # else shown above
@@ -215,7 +215,8 @@ def _is_about(finding: Finding, group: str) -> bool:
     return finding.where == entry or finding.where.startswith((f"{entry}.", f"{entry}["))
 
 
-def _show_findings(out: Output, findings: list[Finding]) -> None:
+def show_findings(out: Output, findings: list[Finding]) -> None:
+    """Print findings, each with its hint."""
     for finding in findings:
         out.print_line(f"{out.mark(finding.level)} {finding.where}: {finding.what}", _STYLES[finding.level])
         if finding.hint:
@@ -227,7 +228,7 @@ def _show_report(out: Output, report: ServerReport, *, is_verbose: bool) -> None
     if report.is_up:
         out.print_line(f"{out.mark(Level.OK)} {report.group}: {_summary(report)}", _STYLES[Level.OK])
         out.print_line(_details(report), indent=2)
-    _show_findings(out, report.findings)
+    show_findings(out, report.findings)
     if report.stderr and (is_verbose or not (report.is_up or _has_last_line(report))):
         out.print_line("last lines on stderr:", indent=2)
         for line in report.stderr if is_verbose else report.stderr[-_STDERR_LINES:]:

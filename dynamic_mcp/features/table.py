@@ -156,6 +156,7 @@ FEATURES = (
         cluster="service",
         check="check",
         probe="probe",
+        commands=(FeatureCommand("cluster", "Check and repair", after="doctor"),),
     ),
     Feature("scan", commands=(FeatureCommand("cli", "Set up", after="registry"),)),
     Feature(

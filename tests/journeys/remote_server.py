@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import os
 import socket
@@ -14,23 +15,35 @@ from tests.own_process import Process
 
 STARTS_WITHIN_S = 30.0
 
-_PORTS = 750  # of each worker
-# A run beside this one begins elsewhere.
-_NUMBERS = itertools.count(os.getpid() * 37)
+# Below the range from which the system gives a socket a port by itself: so many blocks of so many ports.
+_FIRST_PORT, _BLOCKS, _PORTS = 20_000, 30, 400
+_NUMBERS = itertools.count()
 
 
 def free_port() -> int:
-    """Return a free port that the system gives to no socket by itself: it lies below the range from which it chooses.
-
-    Each worker of a run has ports of its own, so what it starts a second later can still listen there.
-    """
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 16
+    """Return a free port, at which what is started a second later can still listen: no other process takes it."""
+    _, first = _take_block()
     for number in _NUMBERS:
-        port = 20_000 + worker * _PORTS + number % _PORTS
+        port = first + 1 + number % (_PORTS - 1)
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("", port))
             return port
     raise AssertionError("the numbers never end")
+
+
+@functools.cache
+def _take_block() -> tuple[socket.socket, int]:
+    """Take a block of ports that no other process has: its first one is in use as long as this one runs."""
+    for number in range(_BLOCKS):
+        first = _FIRST_PORT + (os.getpid() + number) % _BLOCKS * _PORTS
+        guard = socket.socket()
+        try:
+            guard.bind(("", first))
+        except OSError:
+            guard.close()
+        else:
+            return guard, first
+    raise AssertionError("every block of ports is in use")
 
 
 @contextlib.asynccontextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from dynamic_mcp.features.cluster.config import Cluster
@@ -17,7 +18,8 @@ async def open_store(settings: Cluster, folder: Path) -> SharedStore | None:
     if address.is_file:
         from dynamic_mcp.features.cluster.local_store import LocalStore
 
-        return LocalStore(Path(address.path))
+        path = address.path.lstrip("/") if sys.platform == "win32" else address.path  # `/C:/…`
+        return LocalStore(Path(path))
     from dynamic_mcp.features.cluster.valkey_store import ValkeyStore
 
     store = ValkeyStore(address, settings.keys)

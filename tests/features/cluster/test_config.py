@@ -15,6 +15,7 @@ from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.features.cluster.check import check
 from dynamic_mcp.features.cluster.config import Cluster
 from dynamic_mcp.features.cluster.probe import probe
+from dynamic_mcp.features.cluster.store_address import parse_address
 from tests.fakes import Json, config_of, group_config
 from tests.features.cluster.replicas import KEY, replicas
 
@@ -110,3 +111,57 @@ async def test_a_name_without_an_address_is_reported() -> None:
     settings = Cluster(peers=(f"dns+http://{unresolvable}:8808",), keys=(KEY,), name="doctor")
     (finding,) = await probe(config_of(cluster=settings))
     assert (finding.level, finding.where) == (Level.WARNING, "settings.cluster.peers")
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("valkey://cache", "valkey://cache:6379/0"),
+        ("redis://user:${PASSWORD}@cache:7000/3", "redis://cache:7000/3"),
+        ("valkeys://:p%40ss@[::1]/", "valkeys://[::1]:6379/0"),
+        ("unix://:p@/run/valkey.sock?db=2", "unix:///run/valkey.sock"),
+        ("sqlite:///var/lib/dynamic-mcp/shared.sqlite", "sqlite:///var/lib/dynamic-mcp/shared.sqlite"),
+        ("rediss+sentinel://a,b:1/main?sentinel_password=s", "rediss+sentinel://a:26379,b:1/main/0"),
+    ],
+)
+def test_a_store_is_shown_without_its_password(read: Read, url: str, shown: str) -> None:
+    settings = cluster_of(read({"peers": "http://a", "keys": [KEY], "name": "a", "store": url}, PASSWORD="secret"))
+    assert settings.store is not None
+    address = parse_address(settings.store, Path())
+    assert str(address) == shown
+    assert "secret" not in repr(address) + repr(settings)
+    assert address.password == {"redis": "secret", "valkeys": "p@ss", "unix": "p"}.get(address.scheme, "")
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("cache:6379", "not a URL"),
+        ("memcached://cache", "`memcached://`"),
+        ("valkey://", "no valid host"),
+        ("valkey://cache:port", "no valid host"),
+        ("valkey://cache/one", "number of a database"),
+        ("valkey://cache/0/1", "number of a database"),
+        ("valkey://cache?timeout=1", "unknown option"),
+        ("valkey://:pa#ss@cache", "`#`"),
+        ("valkeys://cache?ssl_ca_certs=/none/ca.crt", "names no file"),
+        ("valkey+sentinel://cache", "names no service"),
+        ("unix://run/valkey.sock", "absolute path"),
+        ("sqlite:///", "absolute path"),
+        ("valkey://${UNSET}", "`${UNSET}` is not set"),
+    ],
+)
+def test_a_store_that_cannot_be_meant_is_refused(read: Read, url: str, words: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        read({"peers": "http://a", "keys": [KEY], "name": "a", "store": url})
+    assert (refused.value.where, words in refused.value.message) == ("settings.cluster.store", True), refused.value
+    assert "pa#ss" not in str(refused.value)
+
+
+def test_a_store_without_its_package_says_how_to_install_it(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dynamic_mcp.features.cluster.config.find_spec", lambda name: None)
+    cluster = {"peers": "http://a", "keys": [KEY], "name": "a"}
+    with pytest.raises(ConfigError) as refused:
+        read({**cluster, "store": "valkey://cache"})
+    assert "install valkey" in refused.value.hint
+    assert cluster_of(read({**cluster, "store": "sqlite:///tmp/a.sqlite"})).store

@@ -1,0 +1,46 @@
+"""`dynamic-mcp cluster`: the replicas of a service, and what they share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from dynamic_mcp.cli.options import common_options, with_config_argument
+from dynamic_mcp.errors import DynamicMcpError
+
+if TYPE_CHECKING:
+    from dynamic_mcp.cli.invocation import Invocation
+
+
+@click.group(short_help="Check the other replicas, and the store that they share.", subcommand_metavar="COMMAND")
+def command() -> None:
+    """Check the replicas of `settings.cluster`, and the store that they share."""
+
+
+@command.command("check", short_help="Try what replicas need of each other and of their store.")
+@click.argument("config", required=False, type=click.Path())
+@common_options
+def check(context: Invocation, config: str | None) -> int:
+    """Ask all replicas for their names, and try all that they need of `settings.cluster.store`.
+
+    That is each command with the user that the config names, messages, the round trip, TLS, clocks, persistence and
+    eviction. It writes a few entries that expire. Exits with 2 on errors, and with 0 if there are only warnings.
+    """
+    from dynamic_mcp.cli.runner import run
+    from dynamic_mcp.doctor.findings import exit_code
+    from dynamic_mcp.features.cluster.probe import probe
+
+    read = with_config_argument(context, config).read_config()
+    if read.cluster is None:
+        raise DynamicMcpError(
+            f"`{read.file}` has no `settings.cluster`", hint="docs/scaling.md shows what replicas need"
+        )
+    findings = run(probe(read))
+    if context.out.is_json:
+        context.out.print_json(findings)
+    else:
+        from dynamic_mcp.cli.diagnosis import show_findings
+
+        show_findings(context.out, findings)
+    return exit_code(findings)
