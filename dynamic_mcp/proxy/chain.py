@@ -129,6 +129,9 @@ class _BaseStep:
     def record_update(self, group: Group, uri: str) -> None:
         """Called when a server has said that a resource has changed."""
 
+    def share(self, store: SharedStore | None) -> None:
+        """Called when the store that replicas share has become another one; its chains are compiled again."""
+
     def release(self, client: Client) -> None:
         """Called when a client has disconnected."""
 
@@ -419,6 +422,13 @@ class Chains:
         configs = tuple(configs)
         for step in self._steps.values():
             step.apply(configs)
+        self.reset()
+
+    def share(self, store: SharedStore | None) -> None:
+        """Share what this store has with other replicas from now on; None shares nothing."""
+        self.services.shared_store = store
+        for step in self._steps.values():
+            step.share(store)
         self.reset()
 
     def reset(self) -> None:

@@ -138,8 +138,7 @@ class Proxy:
 
     def set_shared_store(self, store: SharedStore | None) -> None:
         if store is not self._services.shared_store:
-            self._services.shared_store = store
-            self._chains.reset()
+            self._chains.share(store)
 
     @cached_property
     def _transparent(self) -> Transparent:

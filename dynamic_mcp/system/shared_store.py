@@ -50,7 +50,7 @@ class StoreUnavailable(Exception):
         self.may_have_run = may_have_run
 
 
-class Space(Struct, frozen=True):
+class StoreSpace(Struct, frozen=True):
     """One kind of entries. Those of a space with `most_listed` can be listed; further ones are refused as FULL."""
 
     name: str  # letters, digits and `-`
@@ -100,14 +100,14 @@ class StoreStatus(Struct, frozen=True):
 class SharedStore(Protocol):
     """A store. All methods that wait raise StoreUnavailable."""
 
-    async def get(self, space: Space, name: str) -> StoredEntry | None: ...
+    async def get(self, space: StoreSpace, name: str) -> StoredEntry | None: ...
 
-    async def put(self, space: Space, name: str, value: bytes, ttl_s: float) -> Version:
+    async def put(self, space: StoreSpace, name: str, value: bytes, ttl_s: float) -> Version:
         """Write an entry, whether or not there is one."""
         ...
 
     async def compare_and_set(
-        self, space: Space, name: str, value: bytes, ttl_s: float, *, expected: Version
+        self, space: StoreSpace, name: str, value: bytes, ttl_s: float, *, expected: Version
     ) -> Version | None:
         """Write an entry if it still has the `expected` version, or, with ABSENT, if there is none.
 
@@ -115,46 +115,46 @@ class SharedStore(Protocol):
         """
         ...
 
-    async def delete(self, space: Space, name: str, *, expected: Version | None = None) -> bool:
+    async def delete(self, space: StoreSpace, name: str, *, expected: Version | None = None) -> bool:
         """Delete an entry, if it still has the `expected` version; return whether it was deleted."""
         ...
 
-    async def take(self, space: Space, name: str) -> StoredEntry | None:
+    async def take(self, space: StoreSpace, name: str) -> StoredEntry | None:
         """Read and delete an entry at once: of all that take it, one gets it."""
         ...
 
-    async def list_entries(self, space: Space) -> list[StoredEntry]:
+    async def list_entries(self, space: StoreSpace) -> list[StoredEntry]:
         """Return the entries of a space that has `most_listed`."""
         ...
 
-    async def count_changes(self, spaces: Sequence[Space]) -> tuple[int, ...]:
+    async def count_changes(self, spaces: Sequence[StoreSpace]) -> tuple[int, ...]:
         """Return a number for each of these listed spaces that differs after each change but expiry."""
         ...
 
-    async def count(self, space: Space, rates: Sequence[Rate]) -> Wait | None:
+    async def count(self, space: StoreSpace, rates: Sequence[Rate]) -> Wait | None:
         """Count one call for all rates, or for none and return the one with the longest wait. One round trip."""
         ...
 
-    async def acquire(self, space: Space, leases: Sequence[Lease], holder: str, ttl_s: float) -> Wait | None:
+    async def acquire(self, space: StoreSpace, leases: Sequence[Lease], holder: str, ttl_s: float) -> Wait | None:
         """Take a place of each lease until released or `ttl_s` have passed, or none and return the first full one.
 
         A holder that has a place keeps it, so acquiring again renews. `wait_s` is until the next place expires.
         """
         ...
 
-    async def renew(self, space: Space, leases: Sequence[Lease], holder: str, ttl_s: float) -> bool:
+    async def renew(self, space: StoreSpace, leases: Sequence[Lease], holder: str, ttl_s: float) -> bool:
         """Keep the places of a holder; return whether it still had them all."""
         ...
 
-    async def release(self, space: Space, leases: Sequence[Lease], holder: str) -> None:
+    async def release(self, space: StoreSpace, leases: Sequence[Lease], holder: str) -> None:
         """Give places back, and publish that in the topic of the space with an empty message."""
         ...
 
-    async def publish(self, space: Space, message: bytes) -> None:
+    async def publish(self, space: StoreSpace, message: bytes) -> None:
         """Send a message to the subscribers of a space in all processes. It may be lost."""
         ...
 
-    def subscribe(self, space: Space, on_message: Callable[[bytes | None], object]) -> Callable[[], None]:
+    def subscribe(self, space: StoreSpace, on_message: Callable[[bytes | None], object]) -> Callable[[], None]:
         """Have `on_message` called with the messages of a space, among them those of this process.
 
         None says that messages may have been lost. A change of an entry in a listed space publishes its name.

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from dynamic_mcp.system.bounded import BoundedDict
 from dynamic_mcp.system.clock import Clock, LoopClock
-from dynamic_mcp.system.shared_store import SharedStore, Space, StoredEntry, StoreUnavailable
+from dynamic_mcp.system.shared_store import SharedStore, StoredEntry, StoreSpace, StoreUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ class Mirror:
     `is_fresh` is False once the store has not answered for a second: a change elsewhere may be unknown then.
     """
 
-    def __init__(self, store: SharedStore, space: Space, *, clock: Clock | None = None) -> None:
+    def __init__(self, store: SharedStore, space: StoreSpace, *, clock: Clock | None = None) -> None:
         self._store = store
         self._space = space
         self._clock = clock or LoopClock()
@@ -88,7 +88,7 @@ class Copies:
     """
 
     def __init__(
-        self, store: SharedStore, space: Space, *, size: int = 10_000, fresh_for_s: float = FRESH_FOR_S,
+        self, store: SharedStore, space: StoreSpace, *, size: int = 10_000, fresh_for_s: float = FRESH_FOR_S,
         clock: Clock | None = None,
     ) -> None:  # fmt: skip
         self._store = store

@@ -21,14 +21,14 @@ from dynamic_mcp.face.auth.token_store import MAX_TOKENS, PREFIX, StoredToken, f
 from dynamic_mcp.face.http.exchange import RequestHead
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.system.decoding import decode_as
-from dynamic_mcp.system.shared_store import ABSENT, LONGEST_S, SharedStore, Space, StoredEntry, StoreUnavailable
+from dynamic_mcp.system.shared_store import ABSENT, LONGEST_S, SharedStore, StoredEntry, StoreSpace, StoreUnavailable
 from dynamic_mcp.system.store_copies import Mirror
 from dynamic_mcp.system.task_set import TaskSet
 
 log = logging.getLogger(__name__)
 
 # Revoked tokens stay until they would have expired, so that a store that was emptied is filled without them.
-TOKENS = Space("tokens", most_listed=2 * MAX_TOKENS)
+TOKENS = StoreSpace("tokens", most_listed=2 * MAX_TOKENS)
 _UNAVAILABLE = CredentialDenial("temporarily_unavailable", "the token could not be checked; retry")
 
 

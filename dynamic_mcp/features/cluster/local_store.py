@@ -16,16 +16,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from dynamic_mcp.features.cluster.subscriptions import Subscriptions
+from dynamic_mcp.features.cluster.subscribers import Subscribers
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.database_file import DatabaseFile
 from dynamic_mcp.system.shared_store import (
     ABSENT,
     Lease,
     Rate,
-    Space,
     StoredEntry,
     StoreFailure,
+    StoreSpace,
     StoreStatus,
     StoreUnavailable,
     Version,
@@ -81,7 +81,7 @@ class LocalStore:
         self._clock = clock
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
         self._connection: sqlite3.Connection | None = None
-        self._subscriptions = Subscriptions()
+        self._subscribers = Subscribers()
         self._tasks = TaskSet(log)
         self._is_looking = False
         self._last_message = 0
@@ -93,15 +93,15 @@ class LocalStore:
     def __repr__(self) -> str:
         return f"<LocalStore {self._file or 'in memory'}>"
 
-    async def get(self, space: Space, name: str) -> StoredEntry | None:
+    async def get(self, space: StoreSpace, name: str) -> StoredEntry | None:
         return await self._run(lambda connection: self._read(connection, space, name))
 
-    async def put(self, space: Space, name: str, value: bytes, ttl_s: float) -> Version:
+    async def put(self, space: StoreSpace, name: str, value: bytes, ttl_s: float) -> Version:
         check_entry(value, ttl_s)
         return await self._run(lambda connection: self._write(connection, space, name, value, ttl_s))
 
     async def compare_and_set(
-        self, space: Space, name: str, value: bytes, ttl_s: float, *, expected: Version
+        self, space: StoreSpace, name: str, value: bytes, ttl_s: float, *, expected: Version
     ) -> Version | None:
         check_entry(value, ttl_s)
 
@@ -113,7 +113,7 @@ class LocalStore:
 
         return await self._run(work)
 
-    async def delete(self, space: Space, name: str, *, expected: Version | None = None) -> bool:
+    async def delete(self, space: StoreSpace, name: str, *, expected: Version | None = None) -> bool:
         def work(connection: sqlite3.Connection) -> bool:
             found = self._read(connection, space, name)
             if found is None or (expected is not None and found.version != expected):
@@ -123,7 +123,7 @@ class LocalStore:
 
         return await self._run(work)
 
-    async def take(self, space: Space, name: str) -> StoredEntry | None:
+    async def take(self, space: StoreSpace, name: str) -> StoredEntry | None:
         def work(connection: sqlite3.Connection) -> StoredEntry | None:
             found = self._read(connection, space, name)
             if found is not None:
@@ -132,21 +132,21 @@ class LocalStore:
 
         return await self._run(work)
 
-    async def list_entries(self, space: Space) -> list[StoredEntry]:
+    async def list_entries(self, space: StoreSpace) -> list[StoredEntry]:
         def work(connection: sqlite3.Connection) -> list[StoredEntry]:
             query = "SELECT name, value, version FROM entries WHERE space = ? AND until > ?"
             return [StoredEntry(*row) for row in connection.execute(query, (space.name, self._clock()))]
 
         return await self._run(work)
 
-    async def count_changes(self, spaces: Sequence[Space]) -> tuple[int, ...]:
+    async def count_changes(self, spaces: Sequence[StoreSpace]) -> tuple[int, ...]:
         def work(connection: sqlite3.Connection) -> tuple[int, ...]:
             numbers: dict[str, int] = dict(connection.execute("SELECT space, number FROM changes"))
             return tuple(numbers.get(each.name, 0) for each in spaces)
 
         return await self._run(work)
 
-    async def count(self, space: Space, rates: Sequence[Rate]) -> Wait | None:
+    async def count(self, space: StoreSpace, rates: Sequence[Rate]) -> Wait | None:
         def work(connection: sqlite3.Connection) -> Wait | None:
             now, wait = self._clock(), None
             taken = []
@@ -164,7 +164,7 @@ class LocalStore:
 
         return await self._run(work)
 
-    async def acquire(self, space: Space, leases: Sequence[Lease], holder: str, ttl_s: float) -> Wait | None:
+    async def acquire(self, space: StoreSpace, leases: Sequence[Lease], holder: str, ttl_s: float) -> Wait | None:
         def work(connection: sqlite3.Connection) -> Wait | None:
             now = self._clock()
             connection.execute("DELETE FROM places WHERE until <= ?", (now,))
@@ -179,7 +179,7 @@ class LocalStore:
 
         return await self._run(work)
 
-    async def renew(self, space: Space, leases: Sequence[Lease], holder: str, ttl_s: float) -> bool:
+    async def renew(self, space: StoreSpace, leases: Sequence[Lease], holder: str, ttl_s: float) -> bool:
         def work(connection: sqlite3.Connection) -> bool:
             now = self._clock()
             change = "UPDATE places SET until = ? WHERE space = ? AND name = ? AND holder = ? AND until > ?"
@@ -191,7 +191,7 @@ class LocalStore:
 
         return await self._run(work)
 
-    async def release(self, space: Space, leases: Sequence[Lease], holder: str) -> None:
+    async def release(self, space: StoreSpace, leases: Sequence[Lease], holder: str) -> None:
         def work(connection: sqlite3.Connection) -> None:
             rows = [(space.name, each.name, holder) for each in leases]
             connection.executemany("DELETE FROM places WHERE space = ? AND name = ? AND holder = ?", rows)
@@ -199,15 +199,15 @@ class LocalStore:
 
         await self._run(work)
 
-    async def publish(self, space: Space, message: bytes) -> None:
+    async def publish(self, space: StoreSpace, message: bytes) -> None:
         await self._run(lambda connection: self._send(connection, space, message))
 
-    def subscribe(self, space: Space, on_message: Callable[[bytes | None], object]) -> Callable[[], None]:
+    def subscribe(self, space: StoreSpace, on_message: Callable[[bytes | None], object]) -> Callable[[], None]:
         if not self._is_looking and not self._is_closed:
             self._is_looking = True
             self._thread.submit(self._skip_messages)  # before anything that is sent from now on
             self._tasks.create(self._look(), name="messages of the shared store")
-        return self._subscriptions.add(space.name, on_message)
+        return self._subscribers.add(space.name, on_message)
 
     def on_reset(self, restore: Callable[[], object]) -> Callable[[], None]:
         return lambda: None  # a file loses nothing while it is open
@@ -227,12 +227,14 @@ class LocalStore:
 
     # --- in the thread of the connection ------------------------------------------------------------------
 
-    def _read(self, connection: sqlite3.Connection, space: Space, name: str) -> StoredEntry | None:
+    def _read(self, connection: sqlite3.Connection, space: StoreSpace, name: str) -> StoredEntry | None:
         query = "SELECT name, value, version FROM entries WHERE space = ? AND name = ? AND until > ?"
         row = connection.execute(query, (space.name, name, self._clock())).fetchone()
         return None if row is None else StoredEntry(*row)
 
-    def _write(self, connection: sqlite3.Connection, space: Space, name: str, value: bytes, ttl_s: float) -> Version:
+    def _write(
+        self, connection: sqlite3.Connection, space: StoreSpace, name: str, value: bytes, ttl_s: float
+    ) -> Version:
         now = self._clock()
         if space.most_listed:
             query = "SELECT count(*) FROM entries WHERE space = ? AND name <> ? AND until > ?"
@@ -244,17 +246,17 @@ class LocalStore:
         self._record_change(connection, space, name)
         return version
 
-    def _remove(self, connection: sqlite3.Connection, space: Space, name: str) -> None:
+    def _remove(self, connection: sqlite3.Connection, space: StoreSpace, name: str) -> None:
         connection.execute("DELETE FROM entries WHERE space = ? AND name = ?", (space.name, name))
         self._record_change(connection, space, name)
 
-    def _record_change(self, connection: sqlite3.Connection, space: Space, name: str) -> None:
+    def _record_change(self, connection: sqlite3.Connection, space: StoreSpace, name: str) -> None:
         if space.most_listed:
             change = "INSERT INTO changes VALUES (?, 1) ON CONFLICT (space) DO UPDATE SET number = number + 1"
             connection.execute(change, (space.name,))
             self._send(connection, space, name.encode())
 
-    def _send(self, connection: sqlite3.Connection, space: Space, message: bytes) -> None:
+    def _send(self, connection: sqlite3.Connection, space: StoreSpace, message: bytes) -> None:
         row = (space.name, message, self._clock())
         connection.execute("INSERT INTO messages (space, message, at) VALUES (?, ?, ?)", row)
 
@@ -327,7 +329,7 @@ class LocalStore:
                 log.debug("messages of the shared store cannot be read: %s", exc)
                 messages = []
             for space, message in messages:
-                self._subscriptions.send(space, message)
+                self._subscribers.send(space, message)
             await asyncio.sleep(_LOOK_EVERY_S)
 
     def _skip_messages(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from dynamic_mcp.features.cluster.config import Cluster
@@ -16,10 +15,11 @@ async def open_store(settings: Cluster, folder: Path) -> SharedStore | None:
         return None
     address = parse_address(settings.store, folder)
     if address.is_file:
+        from urllib.request import url2pathname  # which knows drives
+
         from dynamic_mcp.features.cluster.local_store import LocalStore
 
-        path = address.path.lstrip("/") if sys.platform == "win32" else address.path  # `/C:/…`
-        return LocalStore(Path(path))
+        return LocalStore(Path(url2pathname(address.path)))
     from dynamic_mcp.features.cluster.valkey_store import ValkeyStore
 
     store = ValkeyStore(address, settings.keys)

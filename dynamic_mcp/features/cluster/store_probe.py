@@ -20,13 +20,13 @@ from dynamic_mcp.system.shared_store import (
     Lease,
     Rate,
     SharedStore,
-    Space,
     StoreFailure,
+    StoreSpace,
     StoreUnavailable,
 )
 
 _WHERE = "settings.cluster.store"
-_SPACE = Space("check", most_listed=100)
+_SPACE = StoreSpace("check", most_listed=100)
 _ENTRY_S = 10.0
 _ROUND_TRIPS = 20
 _MESSAGE_WITHIN_S = 3.0

@@ -78,7 +78,7 @@ class ScriptMissing(Exception):
     """The server does not have the script of an EVALSHA."""
 
 
-class LinkCounts(Struct):
+class CommandCounts(Struct):
     """How many commands there were, how many of them failed, and how many more were not sent."""
 
     sent: int = 0
@@ -103,7 +103,7 @@ class ValkeyLink:
         on_message: Callable[[bytes | None], object],
     ) -> None:
         self.address = address
-        self.counts = LinkCounts()
+        self.counts = CommandCounts()
         self.failure: StoreUnavailable | None = StoreUnavailable(StoreFailure.DOWN, "not connected yet")
         self.trouble: StoreUnavailable | None = None  # some commands work, and others fail
         self._channel = channel

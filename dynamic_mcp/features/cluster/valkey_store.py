@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from dynamic_mcp.features.cluster.store_address import StoreAddress
 from dynamic_mcp.features.cluster.store_seal import HEAD_BYTES, SealError, StoreSeal
-from dynamic_mcp.features.cluster.subscriptions import Subscriptions
+from dynamic_mcp.features.cluster.subscribers import Subscribers
 from dynamic_mcp.features.cluster.valkey_link import ScriptMissing, ValkeyLink
 from dynamic_mcp.features.cluster.valkey_scripts import (
     ACQUIRE,
@@ -32,9 +32,9 @@ from dynamic_mcp.features.cluster.valkey_scripts import (
 from dynamic_mcp.system.shared_store import (
     Lease,
     Rate,
-    Space,
     StoredEntry,
     StoreFailure,
+    StoreSpace,
     StoreStatus,
     StoreUnavailable,
     Version,
@@ -62,7 +62,7 @@ class ValkeyStore:
         self._epoch = b""
         self._name_key = b""
         self._beginning = asyncio.Lock()
-        self._subscriptions = Subscriptions()
+        self._subscribers = Subscribers()
         self._restores: list[Callable[[], object]] = []
         self._link = ValkeyLink(
             address, self._channel, prepare=self._prepare, look=self._look, on_message=self._receive
@@ -75,7 +75,7 @@ class ValkeyStore:
         """Try to connect; without success, operations fail until the server is found."""
         await self._link.open()
 
-    async def get(self, space: Space, name: str) -> StoredEntry | None:
+    async def get(self, space: StoreSpace, name: str) -> StoredEntry | None:
         for _ in range(2):
             epoch, key = self._epoch, self._entry_key(space, name)
             answer = await self._link.run("MGET", EPOCH, key)
@@ -90,17 +90,19 @@ class ValkeyStore:
                     break
         raise _nonsense()
 
-    async def put(self, space: Space, name: str, value: bytes, ttl_s: float) -> Version:
+    async def put(self, space: StoreSpace, name: str, value: bytes, ttl_s: float) -> Version:
         version = await self._write(space, name, value, ttl_s, _ANY)
         assert version is not None, "it does not depend on what is there"
         return version
 
     async def compare_and_set(
-        self, space: Space, name: str, value: bytes, ttl_s: float, *, expected: Version
+        self, space: StoreSpace, name: str, value: bytes, ttl_s: float, *, expected: Version
     ) -> Version | None:
         return await self._write(space, name, value, ttl_s, expected)
 
-    async def _write(self, space: Space, name: str, value: bytes, ttl_s: float, expected: bytes) -> Version | None:
+    async def _write(
+        self, space: StoreSpace, name: str, value: bytes, ttl_s: float, expected: bytes
+    ) -> Version | None:
         check_entry(value, ttl_s)
         sealed = b""
 
@@ -119,14 +121,14 @@ class ValkeyStore:
                 raise StoreUnavailable(StoreFailure.FULL, f"{space.most_listed} entries of `{space.name}`")
         raise _nonsense()
 
-    async def delete(self, space: Space, name: str, *, expected: Version | None = None) -> bool:
+    async def delete(self, space: StoreSpace, name: str, *, expected: Version | None = None) -> bool:
         return await self._delete(space, name, _ANY if expected is None else expected) is not None
 
-    async def take(self, space: Space, name: str) -> StoredEntry | None:
+    async def take(self, space: StoreSpace, name: str) -> StoredEntry | None:
         sealed = await self._delete(space, name, _ANY)
         return None if sealed is None else self._open_entry(self._entry_key(space, name), sealed)
 
-    async def _delete(self, space: Space, name: str, expected: bytes) -> bytes | None:
+    async def _delete(self, space: StoreSpace, name: str, expected: bytes) -> bytes | None:
         def make() -> tuple[list[bytes], Arguments]:
             keys, arguments = self._listed(space, name)
             return keys, [*arguments, expected]
@@ -138,7 +140,7 @@ class ValkeyStore:
                 return None
         raise _nonsense()
 
-    async def list_entries(self, space: Space) -> list[StoredEntry]:
+    async def list_entries(self, space: StoreSpace) -> list[StoredEntry]:
         begin = b"%se:%s:" % (PREFIX, space.name.encode())
         answer = await self._run(LIST, lambda: ([self._index_key(space)], [begin]))
         parts = [each for each in answer[1:] if isinstance(each, bytes)]
@@ -146,7 +148,7 @@ class ValkeyStore:
             raise _nonsense()
         return [self._open_entry(begin + name, value) for name, value in zip(parts[::2], parts[1::2], strict=True)]
 
-    async def count_changes(self, spaces: Sequence[Space]) -> tuple[int, ...]:
+    async def count_changes(self, spaces: Sequence[StoreSpace]) -> tuple[int, ...]:
         for _ in range(2):
             epoch = self._epoch
             match await self._link.run("MGET", EPOCH, *(self._changes_key(each) for each in spaces)):
@@ -160,7 +162,7 @@ class ValkeyStore:
                     break
         raise _nonsense()
 
-    async def count(self, space: Space, rates: Sequence[Rate]) -> Wait | None:
+    async def count(self, space: StoreSpace, rates: Sequence[Rate]) -> Wait | None:
         def make() -> tuple[list[bytes], Arguments]:
             times = [(each.interval_s * _MICROSECONDS, each.slack_s * _MICROSECONDS) for each in rates]
             return [self._key(b"r", space, each.name) for each in rates], [
@@ -169,14 +171,14 @@ class ValkeyStore:
 
         return _read_wait(await self._run(COUNT, make))
 
-    async def acquire(self, space: Space, leases: Sequence[Lease], holder: str, ttl_s: float) -> Wait | None:
+    async def acquire(self, space: StoreSpace, leases: Sequence[Lease], holder: str, ttl_s: float) -> Wait | None:
         def make() -> tuple[list[bytes], Arguments]:
             keys, arguments = self._leases(space, leases, holder)
             return keys, [*arguments, int(ttl_s * _MICROSECONDS), *(each.places for each in leases)]
 
         return _read_wait(await self._run(ACQUIRE, make))
 
-    async def renew(self, space: Space, leases: Sequence[Lease], holder: str, ttl_s: float) -> bool:
+    async def renew(self, space: StoreSpace, leases: Sequence[Lease], holder: str, ttl_s: float) -> bool:
         def make() -> tuple[list[bytes], Arguments]:
             keys, arguments = self._leases(space, leases, holder)
             return keys, [*arguments, int(ttl_s * _MICROSECONDS)]
@@ -186,18 +188,18 @@ class ValkeyStore:
                 return bool(has_all)
         raise _nonsense()
 
-    async def release(self, space: Space, leases: Sequence[Lease], holder: str) -> None:
+    async def release(self, space: StoreSpace, leases: Sequence[Lease], holder: str) -> None:
         def make() -> tuple[list[bytes], Arguments]:
             keys, arguments = self._leases(space, leases, holder)
             return keys, [*arguments, self._channel, self._seal_message(space, b"")]
 
         await self._run(RELEASE, make)
 
-    async def publish(self, space: Space, message: bytes) -> None:
+    async def publish(self, space: StoreSpace, message: bytes) -> None:
         await self._link.run("PUBLISH", self._channel, self._seal_message(space, message))
 
-    def subscribe(self, space: Space, on_message: Callable[[bytes | None], object]) -> Callable[[], None]:
-        return self._subscriptions.add(space.name, on_message)
+    def subscribe(self, space: StoreSpace, on_message: Callable[[bytes | None], object]) -> Callable[[], None]:
+        return self._subscribers.add(space.name, on_message)
 
     def on_reset(self, restore: Callable[[], object]) -> Callable[[], None]:
         self._restores.append(restore)
@@ -268,7 +270,7 @@ class ValkeyStore:
         if is_reset:
             for restore in [*self._restores]:
                 restore()
-            self._subscriptions.send_loss()
+            self._subscribers.send_loss()
 
     async def _run(self, script: Script, make: MakeCommand) -> list[object]:
         """Run a script; in a new epoch, once more. Raises StoreUnavailable."""
@@ -295,30 +297,30 @@ class ValkeyStore:
 
     # --- keys, entries and messages -----------------------------------------------------------------------
 
-    def _hash(self, space: Space, name: str) -> bytes:
+    def _hash(self, space: StoreSpace, name: str) -> bytes:
         digest = hmac.digest(self._name_key, b"%s\0%s" % (space.name.encode(), name.encode()), "sha256")
         return urlsafe_b64encode(digest[:_HASH_BYTES]).rstrip(b"=")
 
-    def _key(self, kind: bytes, space: Space, name: str) -> bytes:
+    def _key(self, kind: bytes, space: StoreSpace, name: str) -> bytes:
         return b"%s%s:%s:%s" % (PREFIX, kind, space.name.encode(), self._hash(space, name))
 
-    def _entry_key(self, space: Space, name: str) -> bytes:
+    def _entry_key(self, space: StoreSpace, name: str) -> bytes:
         return self._key(b"e", space, name)
 
-    def _index_key(self, space: Space) -> bytes:
+    def _index_key(self, space: StoreSpace) -> bytes:
         return b"%si:%s" % (PREFIX, space.name.encode())
 
-    def _changes_key(self, space: Space) -> bytes:
+    def _changes_key(self, space: StoreSpace) -> bytes:
         return b"%sn:%s" % (PREFIX, space.name.encode())
 
-    def _listed(self, space: Space, name: str) -> tuple[list[bytes], Arguments]:
+    def _listed(self, space: StoreSpace, name: str) -> tuple[list[bytes], Arguments]:
         """Return the keys and arguments of a script that changes an entry."""
         key = self._entry_key(space, name)
         message = self._seal_message(space, name.encode()) if space.most_listed else b""
         keys = [key, self._index_key(space), self._changes_key(space)]
         return keys, [space.most_listed, key.rpartition(b":")[2], self._channel, message]
 
-    def _leases(self, space: Space, leases: Sequence[Lease], holder: str) -> tuple[list[bytes], Arguments]:
+    def _leases(self, space: StoreSpace, leases: Sequence[Lease], holder: str) -> tuple[list[bytes], Arguments]:
         return [self._key(b"p", space, each.name) for each in leases], [self._hash(space, holder)]
 
     def _open_entry(self, key: bytes, sealed: bytes) -> StoredEntry:
@@ -328,18 +330,18 @@ class ValkeyStore:
             raise StoreUnavailable(StoreFailure.FOREIGN, f"an entry cannot be opened: {exc}") from exc
         return StoredEntry(name.decode(), value, sealed[:HEAD_BYTES])
 
-    def _seal_message(self, space: Space, message: bytes) -> bytes:
+    def _seal_message(self, space: StoreSpace, message: bytes) -> bytes:
         return self._seal.seal(_pack(space.name.encode(), message), self._channel)
 
     def _receive(self, message: bytes | None) -> None:
         if message is None:
-            self._subscriptions.send_loss()
+            self._subscribers.send_loss()
             return
         try:
             space, content = _unpack(self._seal.open(message, self._channel))
         except SealError:
             return  # of another service
-        self._subscriptions.send(space.decode(), content)
+        self._subscribers.send(space.decode(), content)
 
 
 def _pack(name: bytes, value: bytes) -> bytes:

@@ -17,13 +17,13 @@ from dynamic_mcp.errors import StoreDown
 from dynamic_mcp.features.limits.limits import CallLimit, ConcurrencyLimit, RateLimit, RateRefusal
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.system.bounded import BoundedDict
-from dynamic_mcp.system.shared_store import Lease, Rate, SharedStore, Space, StoreUnavailable
+from dynamic_mcp.system.shared_store import Lease, Rate, SharedStore, StoreSpace, StoreUnavailable
 from dynamic_mcp.system.task_set import TaskSet
 
 log = logging.getLogger(__name__)
 
-RATES = Space("rates")
-PLACES = Space("places")
+RATES = StoreSpace("rates")
+PLACES = StoreSpace("places")
 # A replica that is killed keeps its places for so long; the others renew theirs.
 HELD_S = 30.0
 _RENEW_EVERY_S = 10.0
@@ -60,7 +60,7 @@ class SharedPlaces:
     """The places that calls of all replicas take."""
 
     def __init__(self, store: SharedStore) -> None:
-        self.store = store
+        self._store = store
         self._names = StoredNames()
         self._numbers = count()
         self._process = secrets.token_hex(8)
@@ -92,7 +92,7 @@ class SharedPlaces:
     async def _wait_for(self, leases: Sequence[Lease], holder: str) -> None:
         while True:
             freed = self._freed  # of this moment: a place may be freed while the store answers
-            wait = await self.store.acquire(PLACES, leases, holder, HELD_S)
+            wait = await self._store.acquire(PLACES, leases, holder, HELD_S)
             if wait is None:
                 return
             with contextlib.suppress(TimeoutError):
@@ -114,7 +114,7 @@ class SharedPlaces:
 
     async def _release(self, leases: Sequence[Lease], holder: str) -> None:
         with contextlib.suppress(StoreUnavailable):  # they expire
-            await self.store.release(PLACES, leases, holder)
+            await self._store.release(PLACES, leases, holder)
 
     async def _keep(self) -> None:
         """Renew the places of calls that last, until there are none."""
@@ -124,7 +124,7 @@ class SharedPlaces:
                 for holder, leases in [*self._held.items()]:
                     if holder in self._held:  # still
                         with contextlib.suppress(StoreUnavailable):  # tried again before they expire
-                            await self.store.renew(PLACES, leases, holder, HELD_S)
+                            await self._store.renew(PLACES, leases, holder, HELD_S)
         finally:
             self._keeping = None
 

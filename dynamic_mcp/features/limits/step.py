@@ -104,16 +104,18 @@ class LimitConcurrency(Step):
         found = () if limits is None else limits.concurrency_for(tool or "")
         find_names, store = CountNames(found, tool or "").find, self.services.shared_store
         if store is not None:  # after a place here, so that clients take turns and few calls wait in the store
-            next = partial(self._pass_together, self._share(store), found, find_names, next)
+            next = partial(self._pass_together, self._find_shared(store), found, find_names, next)
         return partial(self._pass, found, find_names, next)
 
-    def _share(self, store: SharedStore) -> SharedPlaces:
-        """Return the places in a store; those of an earlier one expire."""
-        if self._shared is None or self._shared.store is not store:
+    def share(self, store: SharedStore | None) -> None:
+        if self._shared is not None:
+            self._shared.end()
+            self._shared = None
+
+    def _find_shared(self, store: SharedStore) -> SharedPlaces:
+        if self._shared is None:
             from dynamic_mcp.features.limits.shared import SharedPlaces
 
-            if self._shared is not None:
-                self._shared.end()
             self._shared = SharedPlaces(store)
         return self._shared
 

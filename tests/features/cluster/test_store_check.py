@@ -14,12 +14,12 @@ from dynamic_mcp.doctor.findings import Finding, Level
 from dynamic_mcp.features.cluster.config import Cluster
 from dynamic_mcp.features.cluster.store_address import parse_address
 from dynamic_mcp.features.cluster.store_probe import ACL_RULES, COMMANDS, probe_store
-from dynamic_mcp.system.shared_store import Space, StoreFailure
+from dynamic_mcp.system.shared_store import StoreFailure, StoreSpace
 from tests.features.cluster.replicas import KEY
 from tests.features.cluster.store_servers import StoreServer, failure_of, open_valkey, store_server, until
 from tests.journeys.remote_server import free_port
 
-PLAIN = Space("plain")
+PLAIN = StoreSpace("plain")
 SCALING = Path(__file__).parents[3] / "docs" / "scaling.md"
 
 

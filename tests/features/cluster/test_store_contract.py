@@ -18,9 +18,9 @@ from dynamic_mcp.system.shared_store import (
     Lease,
     Rate,
     SharedStore,
-    Space,
     StoredEntry,
     StoreFailure,
+    StoreSpace,
     Wait,
 )
 from dynamic_mcp.system.store_copies import Copies, Mirror
@@ -34,8 +34,8 @@ from tests.features.cluster.store_servers import (
     until_true,
 )
 
-PLAIN = Space("plain")
-LISTED = Space("listed", most_listed=3)
+PLAIN = StoreSpace("plain")
+LISTED = StoreSpace("listed", most_listed=3)
 OpenStore = Callable[[], AbstractAsyncContextManager[SharedStore]]
 
 
@@ -93,7 +93,7 @@ def other(stores: tuple[SharedStore, SharedStore]) -> SharedStore:
 async def test_what_one_replica_puts_the_other_gets(one: SharedStore, other: SharedStore) -> None:
     version = await one.put(PLAIN, "näme\0:*", b"\0value\r\n", 60)
     assert await other.get(PLAIN, "näme\0:*") == StoredEntry("näme\0:*", b"\0value\r\n", version)
-    assert await other.get(Space("else"), "näme\0:*") is None
+    assert await other.get(StoreSpace("else"), "näme\0:*") is None
 
 
 async def test_a_later_value_replaces_an_earlier_one(one: SharedStore, other: SharedStore) -> None:
@@ -299,7 +299,7 @@ async def test_a_closed_store_says_so(one: SharedStore) -> None:
     assert await failure_of(one.get(PLAIN, "a")) is StoreFailure.CLOSED
 
 
-async def until_heard(store: SharedStore, space: Space) -> None:
+async def until_heard(store: SharedStore, space: StoreSpace) -> None:
     """Wait until messages of a space arrive."""
     heard = asyncio.Event()
     end = store.subscribe(space, lambda message: heard.set() if message == b"are you there" else None)

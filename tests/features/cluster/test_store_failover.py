@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.features.cluster.store_address import parse_address
-from dynamic_mcp.system.shared_store import ABSENT, Rate, Space, StoreFailure
+from dynamic_mcp.system.shared_store import ABSENT, Rate, StoreFailure, StoreSpace
 from tests.features.cluster.store_servers import (
     Sentinel,
     StoreServer,
@@ -24,7 +24,7 @@ from tests.features.cluster.store_servers import (
 
 pytestmark = pytest.mark.full
 
-PLAIN = Space("plain")
+PLAIN = StoreSpace("plain")
 
 
 class Trio:

@@ -18,8 +18,8 @@ from dynamic_mcp.system.shared_store import (
     ABSENT,
     Lease,
     Rate,
-    Space,
     StoreFailure,
+    StoreSpace,
     StoreUnavailable,
 )
 from dynamic_mcp.system.store_copies import FRESH_FOR_S, Mirror
@@ -39,8 +39,8 @@ from tests.journeys.remote_server import free_port
 
 pytestmark = pytest.mark.full
 
-PLAIN = Space("plain")
-LISTED = Space("listed", most_listed=100)
+PLAIN = StoreSpace("plain")
+LISTED = StoreSpace("listed", most_listed=100)
 NEWER_KEY = "a-key-of-the-cluster-that-is-long-enough-0002"
 
 

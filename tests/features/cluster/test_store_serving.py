@@ -11,7 +11,7 @@ import pytest
 
 from dynamic_mcp.features.metrics.families import Values
 from dynamic_mcp.features.metrics.gauges import read_gauges
-from dynamic_mcp.system.shared_store import Space, StoreFailure
+from dynamic_mcp.system.shared_store import StoreFailure, StoreSpace
 from tests.fakes import text_of
 from tests.features.cluster.replicas import Replica, replicas
 from tests.features.cluster.store_servers import failure_of, store_server, until
@@ -19,7 +19,7 @@ from tests.http_client import HttpClient
 from tests.journeys.remote_server import free_port
 from tests.mcp_client import McpClient
 
-PLAIN = Space("plain")
+PLAIN = StoreSpace("plain")
 
 
 @pytest.fixture

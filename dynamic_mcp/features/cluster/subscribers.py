@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 OnMessage = Callable[[bytes | None], object]
 
 
-class Subscriptions:
+class Subscribers:
     """Functions by the space whose messages they are called with."""
 
     def __init__(self) -> None:
