@@ -13,6 +13,7 @@ import time
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from msgspec import Raw, structs
 
@@ -63,6 +64,9 @@ from dynamic_mcp.proxy.request import (
 )
 from dynamic_mcp.system.clock import Clock, LoopClock
 from dynamic_mcp.system.task_set import TaskSet
+
+if TYPE_CHECKING:  # with a store that replicas share
+    from dynamic_mcp.features.approvals.shared import SharedCalls
 
 log = logging.getLogger(__name__)
 
@@ -117,6 +121,11 @@ class HumanApproval:
             self._close(self._approvals.drop("the config has changed"), "the config has changed")
             for plan in self._plans:
                 plan.grants.clear()
+
+    def share(self, make: Callable[[ApprovalServer], SharedCalls] | None) -> None:
+        """Have calls decided at any replica from now on, or at this one alone; see `Queue.share`."""
+        if self._queue is not None:
+            self._queue.share(make)
 
     def release(self, client: Client) -> None:
         """Forget the approvals for the session of a disconnected client."""

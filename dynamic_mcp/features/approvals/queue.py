@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
@@ -31,6 +32,9 @@ from dynamic_mcp.system.file_store import Stamp
 from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.system.text import one_line
 
+if TYPE_CHECKING:  # with a store that replicas share
+    from dynamic_mcp.features.approvals.shared import SharedCalls
+
 log = logging.getLogger(__name__)
 
 POLL_S = 0.25
@@ -47,8 +51,15 @@ class Queue:
         self._server = server
         self._notify = notify
         self._config = config
+        self._shared: SharedCalls | None = None
         self._puts: dict[str, asyncio.Task[bool]] = {}
         self._tasks = TaskSet(log)
+
+    def share(self, make: Callable[[ApprovalServer], SharedCalls] | None) -> None:
+        """Show calls at other replicas, and theirs here, from now on, by what `make` makes; or no longer."""
+        if self._shared is not None:
+            self._tasks.create(self._shared.close(), name="end of calls of other replicas")
+        self._shared = None if make is None else make(self._server)
 
     def has(self, question: ApprovalQuestion) -> bool:
         return question.id in self._puts
@@ -72,16 +83,21 @@ class Queue:
             return False
         if question.verdict is not None:  # meanwhile
             self._server.remove(question.id)
-        else:
-            self._notify(pending)
+            return True
+        if self._shared is not None:
+            self._tasks.create(self._shared.add(pending), name="a call for other replicas")
+        self._notify(pending)
         return True
 
     def remove(self, question: ApprovalQuestion, why: str) -> None:
         if self._puts.pop(question.id, None) is not None:
             self._server.remove(question.id, why)
+            if self._shared is not None:
+                self._shared.remove(question.id)
 
     async def close(self) -> None:
         self._puts.clear()
+        self.share(None)
         await self._tasks.wait()
         await self._server.close()
 
@@ -150,7 +166,7 @@ class ApprovalServer:
                 await asyncio.to_thread(self._touch, [*self._pending])
             removed, self._removed = self._removed, {}
             decisions = await asyncio.to_thread(self._synchronize, dict(self._pending), removed)
-            answers = {id: self._decide(id, decision) for id, decision in decisions.items()}
+            answers = {id: await self.decide(id, decision) for id, decision in decisions.items()}
             if answers:
                 await asyncio.to_thread(self._write_answers, answers)
             elif self._pending:
@@ -163,18 +179,25 @@ class ApprovalServer:
             if pending.expires <= now:
                 self.remove(id, "it has expired")
 
-    def _decide(self, id: str, decision: ApprovalDecision) -> ApprovalAnswer:
+    async def decide(self, id: str, decision: ApprovalDecision) -> ApprovalAnswer:
+        """Return what comes of a decision about a call that waits here."""
         pending = self._pending.get(id)
         if pending is None:
             return ApprovalAnswer(outcome="gone", reason=self._removed.get(id, "it was decided before"))
         if fault := _find_fault(decision, pending):
             log.warning("a decision about the call that waits as %s does not count: %s", id, fault)
             return ApprovalAnswer(outcome="refused", reason=fault)
+        answer = await self.judge(decision)
+        if answer.outcome != "refused":
+            self.remove(id, answer.reason or "it was decided before")
+        return answer
+
+    async def judge(self, decision: ApprovalDecision) -> ApprovalAnswer:
+        """Return the answer to a decision that fits its call."""
         try:
             self._receive(decision)
         except DynamicMcpError as exc:
             return ApprovalAnswer(outcome="refused", reason=str(exc))
-        self.remove(id)
         return ApprovalAnswer(outcome="taken")
 
     # --- in a thread ---------------------------------------------------------------------------------------
