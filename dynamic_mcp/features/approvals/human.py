@@ -13,7 +13,6 @@ import time
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from msgspec import Raw, structs
 
@@ -42,7 +41,7 @@ from dynamic_mcp.features.approvals.questions import (
     for_any_arguments,
     use_grant,
 )
-from dynamic_mcp.features.approvals.queue import ApprovalServer, Queue, Receive
+from dynamic_mcp.features.approvals.queue import ApprovalServer, CallSharing, Queue, Receive
 from dynamic_mcp.features.approvals.store import ApprovalDecision, QueuedApproval, Scope, make_id
 from dynamic_mcp.features.approvals.subject import Right, Subject, digest_of_state, identify, state_digest
 from dynamic_mcp.groups.catalog import ListKind
@@ -64,9 +63,6 @@ from dynamic_mcp.proxy.request import (
 )
 from dynamic_mcp.system.clock import Clock, LoopClock
 from dynamic_mcp.system.task_set import TaskSet
-
-if TYPE_CHECKING:  # with a store that replicas share
-    from dynamic_mcp.features.approvals.shared import SharedCalls
 
 log = logging.getLogger(__name__)
 
@@ -122,7 +118,7 @@ class HumanApproval:
             for plan in self._plans:
                 plan.grants.clear()
 
-    def share(self, make: Callable[[ApprovalServer], SharedCalls] | None) -> None:
+    def share(self, make: Callable[[ApprovalServer], CallSharing] | None) -> None:
         """Have calls decided at any replica from now on, or at this one alone; see `Queue.share`."""
         if self._queue is not None:
             self._queue.share(make)

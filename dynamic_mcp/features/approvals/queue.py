@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from msgspec import structs
 
@@ -32,9 +32,6 @@ from dynamic_mcp.system.file_store import Stamp
 from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.system.text import one_line
 
-if TYPE_CHECKING:  # with a store that replicas share
-    from dynamic_mcp.features.approvals.shared import SharedCalls
-
 log = logging.getLogger(__name__)
 
 POLL_S = 0.25
@@ -44,6 +41,16 @@ _LONGEST_DESCRIPTION = 2000
 Receive = Callable[[ApprovalDecision], None]
 
 
+class CallSharing(Protocol):
+    """Shows the calls of this replica at others."""
+
+    async def add(self, pending: QueuedApproval) -> None: ...
+
+    def remove(self, id: str) -> None: ...
+
+    async def close(self) -> None: ...
+
+
 class Queue:
     """The questions of one proxy that commands can answer. `notify` notifies a user of a new one."""
 
@@ -51,11 +58,11 @@ class Queue:
         self._server = server
         self._notify = notify
         self._config = config
-        self._shared: SharedCalls | None = None
+        self._shared: CallSharing | None = None
         self._puts: dict[str, asyncio.Task[bool]] = {}
         self._tasks = TaskSet(log)
 
-    def share(self, make: Callable[[ApprovalServer], SharedCalls] | None) -> None:
+    def share(self, make: Callable[[ApprovalServer], CallSharing] | None) -> None:
         """Show calls at other replicas, and theirs here, from now on, by what `make` makes; or no longer."""
         if self._shared is not None:
             self._tasks.create(self._shared.close(), name="end of calls of other replicas")
