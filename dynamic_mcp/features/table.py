@@ -66,6 +66,8 @@ class Feature(Struct, frozen=True):
     extension: str = ""  # the extension of MCP that it serves, by the functions in `methods`, where it is wanted
     methods: Mapping[str, str] = {}
     cluster: str = ""  # other replicas of the HTTP server: its `make_service` returns a `ReplicaSet`
+    store: str = ""  # what they share, if its section has a `store`: its `open_store` returns a `SharedStore`
+    store_modules: tuple[str, ...] = ()  # how the names of the modules begin that only this needs
     gates: str = ""  # holds back definitions of servers: its `make_service` returns a `GateService`
     server: str = ""  # adds a group with the feature's name: its `find_server` takes the section, or None
     transport: str = ""  # answers the links to that group: an `OwnTransport`
@@ -155,6 +157,8 @@ FEATURES = (
         resolve="config:resolve",
         is_large=True,
         cluster="service",
+        store="store",
+        store_modules=("local_store", "store", "subscribers", "valkey"),
         check="check",
         probe="probe",
         commands=(FeatureCommand("cluster", "Check and repair", after="doctor"),),

@@ -77,7 +77,9 @@ def list_modules(config: Config, *, serves_http: bool, can_hand_over: bool) -> I
         may_come = not feature.extra and (serves_http or not feature.is_large)
         if feature.serves and (may_come or feature.is_wanted(config)):
             room = f"features.{feature.name}"
-            yield from _walk_room(room, tuple(f"dynamic_mcp.{room}.{part}" for part in _OF_COMMANDS))
+            shares = getattr(config.cluster, "store", None) is not None
+            without = _OF_COMMANDS if shares else (*_OF_COMMANDS, *feature.store_modules)
+            yield from _walk_room(room, tuple(f"dynamic_mcp.{room}.{part}" for part in without))
 
 
 def _walk_room(room: str, unwanted: tuple[str, ...]) -> Iterator[str]:

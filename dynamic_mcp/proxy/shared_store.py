@@ -16,7 +16,7 @@ async def open_shared_store(config: Config) -> SharedStore | None:
     feature = table.feature_with_cluster()
     if feature is None or config.cluster is None:
         return None
-    store: SharedStore | None = await feature.load("store").open_store(config.cluster, config.file.parent)
+    store: SharedStore | None = await feature.load(feature.store).open_store(config.cluster, config.file.parent)
     return store
 
 

@@ -124,7 +124,7 @@ class SharedStore(Protocol):
         ...
 
     async def list_entries(self, space: StoreSpace) -> list[StoredEntry]:
-        """Return the entries of a space that has `most_listed`."""
+        """Return the entries of a space that has `most_listed`; FULL if they have more than 4 MiB together."""
         ...
 
     async def count_changes(self, spaces: Sequence[StoreSpace]) -> tuple[int, ...]:
@@ -163,9 +163,10 @@ class SharedStore(Protocol):
         ...
 
     def on_reset(self, restore: Callable[[], object]) -> Callable[[], None]:
-        """Have `restore` called whenever the store has lost its entries; return what ends that.
+        """Have `restore` called whenever the store has lost entries, or may have; return what ends that.
 
-        What must not be forgotten, such as revocations, is to be written again from what this process knows.
+        It was wiped, or could not be reached for a while, after which another server may be in its place. What must
+        not be forgotten, such as revocations, is to be written again from what this process knows.
         """
         ...
 

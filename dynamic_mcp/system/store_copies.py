@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 # How often a mirror asks whether anything has changed, and how old what it shows may be.
 _LOOK_EVERY_S = 0.4
 FRESH_FOR_S = 1.0
+# How long an entry may be shown that has expired.
+_LIST_EVERY_S = 30.0
 
 
 class Mirror:
@@ -33,6 +35,7 @@ class Mirror:
         self._clock = clock or LoopClock()
         self._entries: dict[str, StoredEntry] = {}
         self._changes = -1
+        self._listed_at = float("-inf")
         self._confirmed_at = float("-inf")
         self._wake = asyncio.Event()
         self._listeners: list[Callable[[], object]] = []
@@ -72,10 +75,11 @@ class Mirror:
         """Ask the store now. Raises StoreUnavailable."""
         began = self._clock.now()
         (changes,) = await self._store.count_changes((self._space,))
-        if changes != self._changes:
+        if changes != self._changes or began - self._listed_at > _LIST_EVERY_S:
             entries = await self._store.list_entries(self._space)
             self._entries = {each.name: each for each in entries}
             self._changes = changes  # what changed meanwhile has another number
+            self._listed_at = began
             for listener in self._listeners:
                 listener()
         self._confirmed_at = began

@@ -59,9 +59,20 @@ def test_a_server_that_cannot_hand_over_loads_every_module_that_serving_can_need
         if file.name != "__init__.py" and len(file.relative_to(PACKAGE).parts) > 1
     }
     wanted = {name for name in modules if name.split(".")[1] not in COMMANDS} | {*of_features(modules)}
-    extras = tuple(f"{feature.package}." for feature in FEATURES if feature.extra)
+    extras = (
+        *(f"{feature.package}." for feature in FEATURES if feature.extra),
+        *(f"{feature.package}.{part}" for feature in FEATURES for part in feature.store_modules),
+    )
     optional = {name for name in wanted if name.startswith(extras) and not name.endswith(".config")}
     assert wanted - with_url == {"dynamic_mcp.config.cel", *optional}
+
+
+def test_what_replicas_share_is_loaded_where_the_config_has_a_store(tmp_path: Path, with_url: set[str]) -> None:
+    file = tmp_path / "replica.json"
+    cluster = f'''{{"peers": "http://a", "keys": ["{"k" * 32}"], "name": "a", "store": "valkey://cache"}}'''
+    file.write_text(f'{{"mcpServers": {{}}, "settings": {{"cluster": {cluster}}}}}')
+    shares = {*list_modules(read_all(file, {}).base, serves_http=True, can_hand_over=False)}
+    assert {"dynamic_mcp.features.cluster.valkey_store", "dynamic_mcp.features.cluster.store"} <= shares - with_url
 
 
 def test_it_loads_each_package_of_others_that_a_function_imports(with_url: set[str]) -> None:

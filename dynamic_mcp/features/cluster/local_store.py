@@ -307,7 +307,7 @@ class LocalStore:
         if self._file is None:
             connection = self._database.open_in_memory()
         else:
-            paths.claim_private_dir(self._file.parent)
+            paths.make_private_dir(self._file.parent)  # one that is there may be others' too
             connection = self._database.open()
         self._connection = connection
         return connection

@@ -30,6 +30,8 @@ _SPACE = StoreSpace("check", most_listed=100)
 _ENTRY_S = 10.0
 _ROUND_TRIPS = 20
 _MESSAGE_WITHIN_S = 3.0
+_TRIAL_WITHIN_S = 10.0
+_TRIES_AFTER_S = (0.5, 1.0, 2.0)
 _CLOCKS_DIFFER_S = 10.0
 # The oldest version that the tests are run with.
 _OLDEST = (7, 0)
@@ -64,7 +66,7 @@ async def probe_store(settings: Cluster, folder: Path) -> list[Finding]:
     store = await open_store(settings, folder)
     assert store is not None, "the settings name one"
     try:
-        return [*findings, *await _try_operations(store)]
+        return [*findings, *await _try_again(store)]
     except StoreUnavailable as exc:
         return [*findings, _to_finding(exc)]
     finally:
@@ -93,7 +95,7 @@ async def _check_server(address: StoreAddress) -> list[Finding]:
     from dynamic_mcp.features.cluster.valkey_trial import ServerTrial, try_commands
 
     try:
-        async with asyncio.timeout(_MESSAGE_WITHIN_S):
+        async with asyncio.timeout(_TRIAL_WITHIN_S):
             trial: ServerTrial = await try_commands(address)
     except TimeoutError:
         return [_to_finding(StoreUnavailable(StoreFailure.SLOW))]
@@ -139,6 +141,18 @@ def _check_info(info: Mapping[str, str]) -> Iterator[Finding]:
 
 
 # --- the operations -------------------------------------------------------------------------------------------
+
+
+async def _try_again(store: SharedStore) -> list[Finding]:
+    """Try the operations, and again if one was not answered in time. Raises StoreUnavailable."""
+    for pause_s in _TRIES_AFTER_S:
+        try:
+            return await _try_operations(store)
+        except StoreUnavailable as exc:
+            if exc.failure not in (StoreFailure.SLOW, StoreFailure.DOWN):
+                raise
+            await asyncio.sleep(pause_s)
+    return await _try_operations(store)
 
 
 async def _try_operations(store: SharedStore) -> list[Finding]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import asyncio
+from collections.abc import Callable
 
 OnMessage = Callable[[bytes | None], object]
 
@@ -12,9 +13,6 @@ class Subscribers:
 
     def __init__(self) -> None:
         self._by_space: dict[str, list[OnMessage]] = {}
-
-    def __iter__(self) -> Iterator[str]:
-        return iter([*self._by_space])
 
     def add(self, space: str, on_message: OnMessage) -> Callable[[], None]:
         """Add a function; return what removes it."""
@@ -28,11 +26,13 @@ class Subscribers:
         return remove
 
     def send(self, space: str, message: bytes) -> None:
-        for each in [*self._by_space.get(space, ())]:
-            each(message)
+        loop = asyncio.get_running_loop()
+        for each in self._by_space.get(space, ()):
+            loop.call_soon(each, message)  # one that fails must not keep it from others
 
     def send_loss(self) -> None:
         """Say to all that messages may have been lost."""
-        for listeners in [*self._by_space.values()]:
-            for each in [*listeners]:
-                each(None)
+        loop = asyncio.get_running_loop()
+        for listeners in self._by_space.values():
+            for each in listeners:
+                loop.call_soon(each, None)

@@ -89,8 +89,8 @@ class CommandCounts(Struct):
 class ValkeyLink:
     """The connection, found again when it is lost. `prepare` is run on each new one, before callers may use it.
 
-    `look` is run each second on a working one. Both raise StoreUnavailable. Messages of `channel` go to `on_message`,
-    and None whenever some may have been lost.
+    `on_usable` is called when they may. `look` is run each second on a working one. Both raise StoreUnavailable.
+    A command has `within_s`. Messages of `channel` go to `on_message`, and None whenever some may have been lost.
     """
 
     def __init__(
@@ -100,8 +100,11 @@ class ValkeyLink:
         *,
         prepare: Callable[[], Awaitable[None]],
         look: Callable[[], Awaitable[None]],
+        on_usable: Callable[[], object],
         on_message: Callable[[bytes | None], object],
+        within_s: float = COMMAND_WITHIN_S,
     ) -> None:
+        self._within_s = within_s
         self.address = address
         self.counts = CommandCounts()
         self.failure: StoreUnavailable | None = StoreUnavailable(StoreFailure.DOWN, "not connected yet")
@@ -109,6 +112,7 @@ class ValkeyLink:
         self._channel = channel
         self._prepare = prepare
         self._look = look
+        self._on_usable = on_usable
         self._on_message = on_message
         self._connector = Connector(address)
         self._connection: AbstractConnection | None = None
@@ -117,7 +121,7 @@ class ValkeyLink:
         self._has_tried = asyncio.Event()
         self._tasks = TaskSet(log)
         self._ends = TaskSet(log)
-        self._has_warned = False
+        self._warned: set[StoreFailure] = set()  # of this outage
         self._is_closed = False
 
     def __repr__(self) -> str:
@@ -178,11 +182,11 @@ class ValkeyLink:
         packed = connection.pack_command(*command)
         self._in_flight.append(future)  # nothing is awaited from here until the command is in the buffer
         try:
-            async with asyncio.timeout(COMMAND_WITHIN_S):
+            async with asyncio.timeout(self._within_s):
                 await self._write(connection, packed)
                 return await future
         except TimeoutError:
-            slow = StoreUnavailable(StoreFailure.SLOW, f"{COMMAND_WITHIN_S:g} s", may_have_run=True)
+            slow = StoreUnavailable(StoreFailure.SLOW, f"{self._within_s:g} s", may_have_run=True)
             self._break(connection, slow)
             raise slow from None
 
@@ -233,7 +237,7 @@ class ValkeyLink:
 
     async def _connect(self) -> bool:
         try:
-            async with asyncio.timeout(CONNECT_WITHIN_S):
+            async with asyncio.timeout(max(CONNECT_WITHIN_S, self._within_s)):
                 connection = await self._connector.connect()
                 await self._begin(connection)
         except TimeoutError:
@@ -250,12 +254,13 @@ class ValkeyLink:
         self._lost.clear()
         self._tasks.create(self._read(connection), name="answers of the shared store")
         await self._prepare()
-        if self._connection is not connection:
-            raise StoreUnavailable(StoreFailure.DOWN)
-        if self._has_warned:
+        if self._connection is not connection:  # it was lost meanwhile
+            raise self.failure or StoreUnavailable(StoreFailure.DOWN)
+        if self._warned:
             log.info("the shared store at %s is used again", self.address)
-            self._has_warned = False
+            self._warned.clear()
         self.failure = None
+        self._on_usable()
 
     async def _watch(self) -> None:
         """Return when the connection is lost."""
@@ -312,9 +317,9 @@ class ValkeyLink:
         """Remember why the store cannot be used; what is new is logged."""
         if self._is_closed:
             return
-        if self.failure is None or self.failure.failure is not failure.failure:
+        if failure.failure not in self._warned:
+            self._warned.add(failure.failure)
             self._warn(failure)
-            self._has_warned = True
         self.failure = failure
         self.trouble = None
 

@@ -112,15 +112,18 @@ remove()
 return {'ok', found}
 """
 )
-# KEYS: the epoch, the index. ARGV: the epoch, what keys of entries begin with. An entry may have been evicted.
+# KEYS: the epoch, the index. ARGV: the epoch, what keys of entries begin with. An entry may have been evicted. What
+# is returned is bounded, so that it can be sent in time.
 LIST = _script(
     _CHECK
     + """
 local names = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. string.format('%.0f', now()), '+inf')
-local found = {'ok'}
+local found, bytes = {'ok'}, 0
 for i = 1, #names do
   local value = redis.call('GET', ARGV[2] .. names[i])
   if value then
+    bytes = bytes + #value
+    if bytes > 4194304 then return {'large'} end
     found[#found + 1] = names[i]
     found[#found + 1] = value
   end

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dynamic_mcp.features.cluster.store_address import StoreAddress
 from dynamic_mcp.features.cluster.store_seal import HEAD_BYTES, SealError, StoreSeal
 from dynamic_mcp.features.cluster.subscribers import Subscribers
-from dynamic_mcp.features.cluster.valkey_link import ScriptMissing, ValkeyLink
+from dynamic_mcp.features.cluster.valkey_link import COMMAND_WITHIN_S, ScriptMissing, ValkeyLink
 from dynamic_mcp.features.cluster.valkey_scripts import (
     ACQUIRE,
     BEGIN,
@@ -56,7 +56,7 @@ MakeCommand = Callable[[], tuple[list[bytes], Arguments]]
 class ValkeyStore:
     """A `SharedStore` at an address, whose entries are sealed with the keys of a cluster, the newest first."""
 
-    def __init__(self, address: StoreAddress, keys: Sequence[str]) -> None:
+    def __init__(self, address: StoreAddress, keys: Sequence[str], *, within_s: float = COMMAND_WITHIN_S) -> None:
         self._seal = StoreSeal(keys)
         self._channel = b"%smessages:%d" % (PREFIX, address.database)  # databases share their channels
         self._epoch = b""
@@ -64,8 +64,15 @@ class ValkeyStore:
         self._beginning = asyncio.Lock()
         self._subscribers = Subscribers()
         self._restores: list[Callable[[], object]] = []
+        self._was_usable = False
         self._link = ValkeyLink(
-            address, self._channel, prepare=self._prepare, look=self._look, on_message=self._receive
+            address,
+            self._channel,
+            prepare=self._prepare,
+            look=self._look,
+            on_usable=self._on_usable,
+            on_message=self._receive,
+            within_s=within_s,
         )
 
     def __repr__(self) -> str:
@@ -144,6 +151,8 @@ class ValkeyStore:
         begin = b"%se:%s:" % (PREFIX, space.name.encode())
         answer = await self._run(LIST, lambda: ([self._index_key(space)], [begin]))
         parts = [each for each in answer[1:] if isinstance(each, bytes)]
+        if answer == [b"large"]:
+            raise StoreUnavailable(StoreFailure.FULL, f"the entries of `{space.name}` are too large together")
         if answer[0] != b"ok" or len(parts) != len(answer) - 1 or len(parts) % 2:
             raise _nonsense()
         return [self._open_entry(begin + name, value) for name, value in zip(parts[::2], parts[1::2], strict=True)]
@@ -248,6 +257,18 @@ class ValkeyStore:
         async with self._beginning:
             if self._epoch == epoch:  # else another operation has seen it first
                 await self._begin()
+                self._restore()
+
+    def _on_usable(self) -> None:
+        if self._was_usable:  # another server may have come in its place, which lacks the latest writes
+            self._restore()
+        self._was_usable = True
+
+    def _restore(self) -> None:
+        loop = asyncio.get_running_loop()
+        for each in self._restores:
+            loop.call_soon(each)
+        self._subscribers.send_loss()
 
     async def _begin(self) -> None:
         name_key = self._name_key or secrets.token_bytes(32)
@@ -265,12 +286,7 @@ class ValkeyStore:
             raise StoreUnavailable(StoreFailure.FOREIGN, f"{exc}; {hint}") from exc
         if not self._seal.is_newest(sealed):
             await self._evaluate(RESEAL_NAMES, [EPOCH, NAMES], [epoch, sealed, self._seal.seal(name_key, NAMES)])
-        is_reset = self._epoch not in (b"", epoch)
         self._epoch, self._name_key = epoch, name_key
-        if is_reset:
-            for restore in [*self._restores]:
-                restore()
-            self._subscribers.send_loss()
 
     async def _run(self, script: Script, make: MakeCommand) -> list[object]:
         """Run a script; in a new epoch, once more. Raises StoreUnavailable."""

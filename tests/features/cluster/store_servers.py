@@ -208,9 +208,11 @@ async def faulty_proxy(port: int) -> AsyncIterator[FaultyProxy]:
 
 
 @contextlib.asynccontextmanager
-async def open_valkey(address: StoreAddress, keys: Sequence[str] = (KEY,)) -> AsyncIterator[ValkeyStore]:
-    """Open the store at an address."""
-    store = ValkeyStore(address, keys)
+async def open_valkey(
+    address: StoreAddress, keys: Sequence[str] = (KEY,), *, within_s: float = 5.0
+) -> AsyncIterator[ValkeyStore]:
+    """Open the store at an address. A command has more time than in use, since tests run on busy machines."""
+    store = ValkeyStore(address, keys, within_s=within_s)
     try:
         await store.open()
         yield store

@@ -63,7 +63,7 @@ async def test_the_store_is_used_again_after_its_server_was_killed(
         version = await store.put(PLAIN, "a", b"1", 600)
         await store.count(PLAIN, [Rate("a", 1000, 0)])
         await until(trio.has_copied)
-        assert trio.first.ask("WAIT", "1", "5000").strip() == "1"
+        await until(lambda: trio.second.ask("KEYS", "*:[er]:plain:*").count("\n") == 2)
         trio.first.stop()
         await until(lambda: store.describe().failure)
         assert await failure_of(store.get(PLAIN, "a")) in (StoreFailure.DOWN, StoreFailure.SLOW)

@@ -14,7 +14,7 @@ from dynamic_mcp.features.metrics.gauges import read_gauges
 from dynamic_mcp.system.shared_store import StoreFailure, StoreSpace
 from tests.fakes import text_of
 from tests.features.cluster.replicas import Replica, replicas
-from tests.features.cluster.store_servers import failure_of, store_server, until
+from tests.features.cluster.store_servers import failure_of, store_server, until, until_works
 from tests.http_client import HttpClient
 from tests.journeys.remote_server import free_port
 from tests.mcp_client import McpClient
@@ -100,7 +100,7 @@ async def test_a_store_that_comes_back_is_used_again(pair: list[Replica], tmp_pa
         await pair[0].apply(store=server.url)
         store = pair[0].proxy.shared_store
         assert store is not None
-        await store.put(PLAIN, "a", b"1", 60)
+        await until_works(lambda: store.put(PLAIN, "a", b"1", 60))
         server.stop()
         await until(lambda: store.describe().failure)
         assert (await ready_of(pair[0]))["shared_store"]["state"] == "cannot be reached"
