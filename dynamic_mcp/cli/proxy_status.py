@@ -73,7 +73,8 @@ def _measure(running: RunningProxy, table: Mapping[int, ProcessInfo]) -> _Measur
     family = _list_family(running.pid, table)
     pids = [each.pid for group in running.status.groups for each in group.instances if each.pid in family]
     trees = {pid: measure_tree(pid, table) for pid in pids if pid is not None}
-    return _MeasuredProxy(running, measure_memory(running.pid, table), trees)
+    workers = [each.pid for each in running.status.workers]
+    return _MeasuredProxy(running, measure_memory(running.pid, table, workers), trees)
 
 
 def _show(out: Output, proxies: list[_MeasuredProxy], config: Path | None, rates: CallRates | None = None) -> None:
@@ -208,6 +209,8 @@ def _headline(proxy: _MeasuredProxy) -> list[str]:
         clients = [f"{_name(each)} ({pluralize(each.calls, 'call')})" for each in status.sessions] or status.clients
         parts.append(f"for {', '.join(filter(None, clients)) or 'no client yet'}")
         parts += [f"profile {each.profile}" for each in status.sessions if each.profile]
+    if status.workers:
+        parts.append(pluralize(len(status.workers), "worker"))
     parts.append(f"version {running.version}")
     if memory is not None:
         parts.append(f"{_format_size(memory.proxy)}, its servers {_format_size(memory.servers)}")
@@ -380,11 +383,15 @@ class MemoryUse(msgspec.Struct, frozen=True):
     servers: int
 
 
-def measure_memory(pid: int, table: Mapping[int, ProcessInfo]) -> MemoryUse | None:
-    """Return the memory of a process and of its descendants; None if the system does not list the process."""
+def measure_memory(pid: int, table: Mapping[int, ProcessInfo], workers: Iterable[int] = ()) -> MemoryUse | None:
+    """Return the memory of a process, with its workers, and that of its other descendants.
+
+    None if the system does not list the process.
+    """
     if pid not in table:
         return None
-    return MemoryUse(table[pid].resident, measure_tree(pid, table) - table[pid].resident)
+    own = sum(table[each].resident for each in {pid, *workers} & table.keys())
+    return MemoryUse(own, measure_tree(pid, table) - own)
 
 
 def measure_tree(pid: int, table: Mapping[int, ProcessInfo]) -> int:

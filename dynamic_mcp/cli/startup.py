@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from dynamic_mcp.cli.direct_server import DirectServer
     from dynamic_mcp.face.shim import Shim
     from dynamic_mcp.host.http_control import HttpOverrides
+    from dynamic_mcp.system.worker import WorkerIdentity
 
 log = logging.getLogger("dynamic_mcp")
 
@@ -154,27 +155,64 @@ def serve_daemon(
 
 
 def serve_http(
-    argument: str | None, overrides: HttpOverrides, *, log_level: str | None = None, log_format: str | None = None
+    argument: str | None,
+    overrides: HttpOverrides,
+    *,
+    workers: int | None = None,
+    log_level: str | None = None,
+    log_format: str | None = None,
 ) -> int:
-    """Serve over HTTP until a signal; also as the daemon, if the config has one.
+    """Serve over HTTP until a signal; as the daemon if the config has one, or by so many `workers`.
 
-    Raises ConfigError, NotFound and ListenError.
+    Returns the exit code. Raises ConfigError, NotFound, ListenError and InvalidArguments.
     """
     from dynamic_mcp.host import http
 
-    serving_log = _open_log(log_level, log_format)
+    worker = None if workers is None else _this_worker()
+    serving_log = _open_log(log_level, log_format, worker="" if worker is None else worker.name)
     try:
         configs = _read_config(argument, serving_log)
         overrides = replace(overrides, profile=choose_profile(overrides.profile, os.environ))
         narrow_config(configs.base, overrides.profile)  # raises NotFound
-        if not _serve_http_as_daemon(configs, serving_log, overrides):
+        if worker is not None:
+            http.run(configs, serving_log, _with_port(overrides, configs.base, worker.port), worker)
+        elif workers is not None:
+            return _supervise(configs.base, overrides, workers)
+        elif not _serve_http_as_daemon(configs, serving_log, overrides):
             http.run(configs, serving_log, overrides)
-    except (ConfigError, NotFound, ListenError) as exc:
+    except (ConfigError, NotFound, ListenError, InvalidArguments) as exc:
         serving_log.record_failure(exc)
         raise
     finally:
         serving_log.close()
     return 0
+
+
+def _this_worker() -> WorkerIdentity | None:
+    from dynamic_mcp.system.worker import of_process
+
+    return of_process(os.environ)
+
+
+def _with_port(overrides: HttpOverrides, config: Config, port: int) -> HttpOverrides:
+    """Return the options with the port that all workers share, if the config leaves that to the system."""
+    from dynamic_mcp.config.addresses import TcpAddress
+
+    listen = overrides.override(config.http).listen
+    return (
+        replace(overrides, listen=TcpAddress(listen.host, port))
+        if port and isinstance(listen, TcpAddress)
+        else overrides
+    )
+
+
+def _supervise(config: Config, overrides: HttpOverrides, workers: int) -> int:
+    """Serve by this many processes; return the exit code. Raises InvalidArguments and ListenError."""
+    if sys.platform == "win32":
+        raise InvalidArguments("`--workers` needs ports that processes share, and Windows has none")
+    from dynamic_mcp.host import supervisor
+
+    return supervisor.run(config, overrides, workers)
 
 
 def _serve_http_as_daemon(configs: ConfigState, serving_log: ServingLog, overrides: HttpOverrides) -> bool:
@@ -195,9 +233,11 @@ def _serve_http_as_daemon(configs: ConfigState, serving_log: ServingLog, overrid
     return False
 
 
-def _open_log(level: str | None, form: str | None) -> ServingLog:
+def _open_log(level: str | None, form: str | None, *, worker: str = "") -> ServingLog:
     level = _parse_level(level, "--log-level")
-    return ServingLog(LogOptions(level or _parse_level(os.environ.get("DYNAMIC_MCP_LOG"), "DYNAMIC_MCP_LOG"), form))
+    return ServingLog(
+        LogOptions(level or _parse_level(os.environ.get("DYNAMIC_MCP_LOG"), "DYNAMIC_MCP_LOG"), form), worker=worker
+    )
 
 
 def _read_config(argument: str | None, serving_log: ServingLog) -> ConfigState:

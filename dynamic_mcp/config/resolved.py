@@ -17,7 +17,7 @@ from dynamic_mcp.config.access import Access, Profile, ToolEffects
 from dynamic_mcp.config.rules import Policy
 from dynamic_mcp.config.section import Everyday, Private, Section
 from dynamic_mcp.config.types import DirectTools, Duration, Globs, IdleTime, PathText, Port, Text, Url
-from dynamic_mcp.identity import Principal
+from dynamic_mcp.identity import LOCAL, Principal
 
 if TYPE_CHECKING:  # read where a config has them
     from dynamic_mcp.config.http import Http
@@ -109,8 +109,19 @@ class CallHandling(Struct, frozen=True):
     marks: bool = False
 
 
+class Home(Struct, frozen=True):
+    """The process that runs a program for several others, by its socket, and what it is told first.
+
+    `launch` is a digest of how the program is started. `user` is the one whose clients use the link.
+    """
+
+    socket: str
+    launch: str
+    user: Principal = LOCAL
+
+
 class Program(Private, frozen=True):
-    """A program to start. `cwd` None is the proxy's own directory.
+    """A program to start. `cwd` None is the proxy's own directory; with `home`, another process starts it.
 
     `env` is the complete environment, `own` the names in it that the config sets, and `withheld` the names that
     are set for the proxy and not passed on. `requested` names the variables that the config inherits from the
@@ -125,6 +136,7 @@ class Program(Private, frozen=True):
     own: frozenset[str] = frozenset()
     withheld: frozenset[str] = frozenset()
     requested: frozenset[str] = frozenset()
+    home: Home | None = None
 
 
 class CommandLine(Private, frozen=True):
@@ -370,6 +382,12 @@ class GroupConfig(Struct, frozen=True):
         if not isinstance(self.upstream, Remote) or not self.has_personal_logins:
             return self
         return replace(self, upstream=replace(self.upstream, login_of=user))
+
+    def at_home_for(self, user: Principal) -> "GroupConfig":
+        """Return the config for clients of this user, of which the home of the server hears, if it has one."""
+        if not isinstance(self.upstream, Program) or self.upstream.home is None:
+            return self
+        return replace(self, upstream=replace(self.upstream, home=replace(self.upstream.home, user=user)))
 
     @property
     def label(self) -> str:

@@ -406,7 +406,7 @@ class Group:
         is_foreign = self.current_for(client) is not self and not self._is_over()
         instance = None if client.is_closed or is_foreign else self.instances.get(audience)
         if instance is None or instance.state is State.CLOSED:
-            instance = self._create(self.config, self, self._catalog, hello)
+            instance = self._create(self.config.at_home_for(client.principal), self, self._catalog, hello)
             if self._is_over() or client.is_closed or is_foreign:
                 instance.retire()
             if self._phase is Phase.CLOSED or client.is_closed or is_foreign:

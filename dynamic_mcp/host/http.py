@@ -11,27 +11,45 @@ from dynamic_mcp.host.serving import Serving
 from dynamic_mcp.host.serving_log import ServingLog
 from dynamic_mcp.host.signals import SignalHandlers
 from dynamic_mcp.system.event_loop import loop_factory
+from dynamic_mcp.system.worker import WorkerIdentity
 
 log = logging.getLogger("dynamic_mcp")
 
 
-def run(configs: ConfigState, serving_log: ServingLog, overrides: HttpOverrides) -> None:
+def run(
+    configs: ConfigState, serving_log: ServingLog, overrides: HttpOverrides, worker: WorkerIdentity | None = None
+) -> None:
     """Serve a config over HTTP, in a new event loop. Raises ListenError."""
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(_serve(configs, serving_log, overrides))
+        runner.run(_serve(configs, serving_log, overrides, worker))
 
 
-async def _serve(configs: ConfigState, serving_log: ServingLog, overrides: HttpOverrides) -> None:
+async def _serve(
+    configs: ConfigState, serving_log: ServingLog, overrides: HttpOverrides, worker: WorkerIdentity | None
+) -> None:
     config = configs.base
     for warning in (*config.file_warnings, *config.warnings):
         log.warning("%s: %s", config.file, warning)
-    serving = Serving(configs, serving_log, kind="http", http=overrides)
+    serving = Serving(configs, serving_log, kind="http", http=overrides, worker=worker)
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     with SignalHandlers(loop, end=ended.set, reload=serving.reload):
         async with serving.run():
             await serving.http.open(config)
+            if worker is not None:
+                worker.say_ready()
+                _watch_supervisor(loop, ended)
             await ended.wait()
             await serving.http.finish()
             await serving.end_servers(loop.time())
     log.info("stopped serving")
+
+
+def _watch_supervisor(loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
+    """End when the supervisor has: then its end of the pipe that is our standard input is closed."""
+
+    def end() -> None:
+        loop.remove_reader(0)
+        ended.set()
+
+    loop.add_reader(0, end)

@@ -12,6 +12,7 @@ from dynamic_mcp.features import table
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.shared_store import open_shared_store
 from dynamic_mcp.system.task_set import TaskSet
+from dynamic_mcp.system.worker import WorkerIdentity
 
 log = logging.getLogger("dynamic_mcp")
 
@@ -22,8 +23,9 @@ _FINISH_WITHIN_S = 120.0
 class ClusterControl:
     """Opens and closes this replica's way to the others."""
 
-    def __init__(self, proxy: Proxy) -> None:
+    def __init__(self, proxy: Proxy, worker: WorkerIdentity | None = None) -> None:
         self._proxy = proxy
+        self._worker = worker
         self._background = TaskSet(log)
         self._cluster: ReplicaSet | None = None
         self._applied: Any = None  # Any: the settings of the feature, and the limit of messages
@@ -42,7 +44,7 @@ class ClusterControl:
     async def apply(self, face: HttpFace, config: Config) -> None:
         """Be one of the replicas that this config names, from now on."""
         feature = table.feature_with_cluster()
-        settings = None if feature is None else config.cluster
+        settings = None if feature is None else self._settings(feature, config)
         wanted = (settings, config.max_message_bytes)
         if wanted == self._applied:
             return
@@ -55,6 +57,14 @@ class ClusterControl:
         face.cluster = self._cluster
         if old is not None:
             self._background.create(_end(old), name="end of the way to other replicas")
+
+    def _settings(self, feature: table.Feature, config: Config) -> object:
+        """Return the settings of the feature; to a worker, the others are the replicas."""
+        worker = self._worker
+        if worker is None:
+            return config.cluster
+        sockets = [worker.socket_of(number) for number in range(worker.count)]
+        return feature.load(feature.cluster).settings_of_worker(worker.name, sockets, worker.key)
 
     async def close(self) -> None:
         self._background.cancel_all()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
@@ -22,6 +23,7 @@ from dynamic_mcp.proxy.request import Event
 
 if TYPE_CHECKING:  # loaded where HTTP is served
     from dynamic_mcp.config.http import Http, Tls
+    from dynamic_mcp.system.worker import WorkerIdentity
 
 log = logging.getLogger("dynamic_mcp")
 
@@ -82,11 +84,11 @@ class Service(Protocol):
         ...
 
 
-def load_service() -> Callable[[Proxy], Service]:
-    """Import and return the service with a listener."""
+def load_service(worker: WorkerIdentity | None = None) -> Callable[[Proxy], Service]:
+    """Import and return the service with a listener, whose port a `worker` shares with others."""
     from dynamic_mcp.host.http_service import HttpService
 
-    return HttpService
+    return partial(HttpService, worker=worker)
 
 
 class HttpControl:

@@ -28,6 +28,7 @@ from dynamic_mcp.host.http_face import make_options, tick
 from dynamic_mcp.host.http_logins import add_login_pages, send_links
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.system.task_set import TaskSet
+from dynamic_mcp.system.worker import WorkerIdentity
 
 log = logging.getLogger("dynamic_mcp")
 
@@ -57,8 +58,9 @@ class _Listener(Struct, frozen=True):
 class HttpService:
     """Serves a proxy over HTTP, with one core for the sessions, whatever address it listens at."""
 
-    def __init__(self, proxy: Proxy) -> None:
+    def __init__(self, proxy: Proxy, worker: WorkerIdentity | None = None) -> None:
         self._proxy = proxy
+        self._worker = worker
         self._http = Http()
         self._options = HttpOptions()
         self._config_file = Path()
@@ -66,7 +68,8 @@ class HttpService:
         self._authenticator: Authenticator = LocalAuthenticator()
         self._face: HttpFace | None = None
         self._listener: _Listener | None = None
-        self._replicas = ClusterControl(proxy)
+        self._for_workers: HttpServer | None = None  # where other workers pass requests on
+        self._replicas = ClusterControl(proxy, worker)
         self._background = TaskSet(log)
 
     @property
@@ -112,6 +115,8 @@ class HttpService:
         if self._face is None:
             self._face = face
             self._background.create(tick(face), name="clock of the HTTP server")
+        if self._worker is not None and self._for_workers is None:
+            self._for_workers = await _listen_for_workers(face, self._worker, http)
         await self._replicas.apply(face, config)
         await self._providers.keep_only(http, config_file)
 
@@ -138,6 +143,8 @@ class HttpService:
         if self._listener is not None:
             await self._listener.server.drain(_FLUSH_WITHIN_S)
             self._listener = None
+        if self._for_workers is not None:
+            await self._for_workers.drain(_FLUSH_WITHIN_S)
         if self._face is not None:
             self._face.close()
         await self._replicas.close()
@@ -156,16 +163,28 @@ class HttpService:
         certificate = None if http.tls is None else await asyncio.to_thread(Certificate, http.tls)
         old = self._listener
         try:
-            return await _listen(face, http, place, certificate)
+            return await self._open_listener(face, http, place, certificate)
         except OSError as exc:
             if old is None or exc.errno != errno.EADDRINUSE or not _overlaps(old.address, http.listen):
-                raise _to_error(http.listen, exc) from exc
+                raise listen_error(http.listen, exc) from exc
         old.server.close()
         try:
-            return await _listen(face, http, place, certificate)
+            return await self._open_listener(face, http, place, certificate)
         except OSError as exc:
             await self._restore(face, old)
-            raise _to_error(http.listen, exc) from exc
+            raise listen_error(http.listen, exc) from exc
+
+    async def _open_listener(
+        self, face: HttpFace, http: Http, place: ListenAddress | None, certificate: Certificate | None
+    ) -> _Listener:
+        """Listen with a new server. Raises OSError."""
+        server = HttpServer(face, shares_port=self._worker is not None)
+        try:
+            origin = await _open(server, http, place, certificate)
+        except BaseException:
+            await server.drain(0)
+            raise
+        return _Listener(server, http.listen, origin, certificate, http.socket_mode)
 
     async def _restore(self, face: HttpFace, old: _Listener) -> None:
         """Listen at the old address again after the new one failed."""
@@ -173,7 +192,7 @@ class HttpService:
         self._listener = None
         try:
             place = await resolve_address(old.address) if isinstance(old.address, TcpAddress) else None
-            self._listener = await _listen(face, self._http, place, old.certificate)
+            self._listener = await self._open_listener(face, self._http, place, old.certificate)
         except (OSError, ListenError) as exc:
             log.error("stopped serving HTTP at `%s`: %s", old.address, exc)  # noqa: TRY400
 
@@ -192,17 +211,15 @@ class HttpService:
             log.info("the certificate `%s` was read again", self._http.tls.cert)
 
 
-async def _listen(
-    face: HttpFace, http: Http, place: ListenAddress | None, certificate: Certificate | None
-) -> _Listener:
-    """Listen with a new server. Raises OSError."""
-    server = HttpServer(face)
+async def _listen_for_workers(face: HttpFace, worker: WorkerIdentity, http: Http) -> HttpServer:
+    """Listen where the other workers pass requests on. Raises ListenError."""
+    server, address = HttpServer(face), UnixAddress(worker.socket_of(worker.number))
     try:
-        origin = await _open(server, http, place, certificate)
-    except BaseException:
-        await server.drain(0)
-        raise
-    return _Listener(server, http.listen, origin, certificate, http.socket_mode)
+        await server.open(address)
+    except OSError as exc:
+        raise listen_error(address, exc) from exc
+    set_bounds(server, http)
+    return server
 
 
 async def _open(server: HttpServer, http: Http, place: ListenAddress | None, certificate: Certificate | None) -> str:
@@ -231,7 +248,8 @@ def _read_options(http: Http, place: ListenAddress | None, max_body_bytes: int) 
     return make_options(http, max_body_bytes, own_hosts=own_hosts, accepts_any_address=is_any)
 
 
-def _to_error(address: Address, exc: OSError) -> ListenError:
+def listen_error(address: Address, exc: OSError) -> ListenError:
+    """Return the error for an address at which nothing can listen."""
     match exc.errno:
         case errno.EADDRINUSE:
             hint = (

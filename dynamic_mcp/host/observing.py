@@ -13,6 +13,7 @@ from dynamic_mcp.proxy.request import Observers
 
 if TYPE_CHECKING:
     from dynamic_mcp.proxy.observer_service import ObserverService
+    from dynamic_mcp.system.worker import WorkerIdentity
 
 
 class Observing:
@@ -21,7 +22,15 @@ class Observing:
     For the proxy of a command, these are only the features that observe commands.
     """
 
-    def __init__(self, proxy: Proxy, reloads: ReloadCounts | None = None, *, is_command: bool = False) -> None:
+    def __init__(
+        self,
+        proxy: Proxy,
+        reloads: ReloadCounts | None = None,
+        *,
+        is_command: bool = False,
+        worker: WorkerIdentity | None = None,
+    ) -> None:
+        self._worker = worker
         self._reloads = reloads or ReloadCounts()
         self._proxy = proxy
         self._features = [each for each in FEATURES if each.observer and (each.observes_commands or not is_command)]
@@ -65,7 +74,7 @@ class Observing:
     def _make_service(self, feature: Feature) -> ObserverService:
         from dynamic_mcp.proxy.observer_service import ObserverContext  # imported with the first observer
 
-        context = ObserverContext(self._proxy, self._reloads, self._count_failures)
+        context = ObserverContext(self._proxy, self._reloads, self._count_failures, self._worker)
         service: ObserverService = feature.load(feature.observer).make_service(context)
         return service
 

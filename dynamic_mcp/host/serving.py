@@ -28,12 +28,17 @@ from dynamic_mcp.system.text import pluralize
 from dynamic_mcp.upstream.process.ending import terminate_all
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from dynamic_mcp.host.homes import Homes
     from dynamic_mcp.host.http_control import HttpControl, HttpOverrides, Service
     from dynamic_mcp.host.observing import Observing
     from dynamic_mcp.host.reloader import Reloader
     from dynamic_mcp.oauth.logins import Logins
+    from dynamic_mcp.observe.proxies import ProxyStatus
     from dynamic_mcp.proxy.status import Kind
     from dynamic_mcp.proxy.workspaces import Workspaces
+    from dynamic_mcp.system.worker import WorkerIdentity
 
 log = logging.getLogger("dynamic_mcp")
 T = TypeVar("T")
@@ -83,7 +88,8 @@ class Serving:
 
     A daemon has a socket; each of its clients has a workspace, except those over HTTP. The config is a watched file,
     unless it has another `origin`. Without a `serving_log`, it serves inside another application. After an upgrade of
-    the program, a process that can hand over is followed by one of the new version.
+    the program, a process that can hand over is followed by one of the new version. A `worker` serves the config
+    together with others.
     """
 
     def __init__(
@@ -97,6 +103,7 @@ class Serving:
         origin: ConfigSource | None = None,
         load_http: Callable[[], Callable[[Proxy], Service]] | None = None,
         can_hand_over: bool = False,
+        worker: WorkerIdentity | None = None,
     ) -> None:
         config, cache = configs.base, paths.cache_dir()
         self._kind: Kind = kind
@@ -107,8 +114,10 @@ class Serving:
         self._socket = socket
         self._origin = origin
         self._logins: Logins | None = None
+        self._worker = worker
+        self._homes = None if worker is None else _make_homes(worker, config, cache)
         self.proxy = Proxy(
-            config,
+            self._placed(config),
             catalog_store=CatalogStore(cache / "catalogs"),
             open_logins=self._open_logins,
             vectors=cache / "vectors",
@@ -159,7 +168,8 @@ class Serving:
         if self._http is None:
             from dynamic_mcp.host.http_control import HttpControl, load_service
 
-            self._http = HttpControl(self.proxy, self._overrides, load=self._load_http or load_service)
+            load = self._load_http or partial(load_service, self._worker)
+            self._http = HttpControl(self.proxy, self._overrides, load=load)
         return self._http
 
     def find_http(self, config: Config) -> HttpControl | None:
@@ -193,8 +203,9 @@ class Serving:
         from dynamic_mcp.proxy.status import read_status
 
         config = self.config.file if self._origin is None else self._origin.label
-        await ProxyRegistry(paths.state_dir() / "running").publish(
-            lambda: read_status(
+
+        def read() -> ProxyStatus:
+            status = read_status(
                 self.proxy,
                 config,
                 configured=[group.name for group in self.config.groups],
@@ -203,9 +214,10 @@ class Serving:
                 url="" if self._http is None else self._http.url,
                 metrics="" if self._observing is None else self._observing.metrics_url,
                 reloads=self.served.reloads,
-            ),
-            self.proxy.changed,
-        )
+            )
+            return status if self._homes is None else self._homes.describe(status)
+
+        await ProxyRegistry(paths.state_dir() / "running").publish(read, self.proxy.changed)
 
     def _later_work(self) -> Iterator[Coroutine[object, object, None]]:
         if self._origin is None:
@@ -270,7 +282,9 @@ class Serving:
             if self._kind != "stdio":  # there may be no free descriptor for imports at the first call
                 for load in self._loads():
                     load()
-            await self.proxy.open(self.config)
+            if self._homes is not None:
+                await self._homes.open()
+            await self.proxy.open(self._placed(self.config))
         except BaseException:
             await self.close()
             await self.proxy.close()
@@ -299,6 +313,8 @@ class Serving:
         passed_s = asyncio.get_running_loop().time() - ended_at
         terminate_all(max(_SERVERS_EXIT_WITHIN_S, _EXIT_WITHIN_S - passed_s))
         await self.proxy.close()
+        if self._homes is not None:
+            await self._homes.close()
 
     def _open_logins(self) -> Logins:
         from dynamic_mcp.oauth.user_logins import login_command, open_logins
@@ -312,7 +328,7 @@ class Serving:
         if self._observing is None and table.is_observed(config):
             from dynamic_mcp.host.observing import Observing
 
-            self._observing = Observing(self.proxy, self.served.reloads)
+            self._observing = Observing(self.proxy, self.served.reloads, worker=self._worker)
         return self._observing
 
     # --- another version of the config -----------------------------------------------------------------
@@ -327,13 +343,25 @@ class Serving:
         if self._kind == "daemon":
             self.workspaces.apply(old, new)
         else:
-            self.proxy.apply(new.base)
+            if self._homes is not None:
+                self._homes.apply(new.base)
+            self.proxy.apply(self._placed(new.base))
+
+    def _placed(self, config: Config) -> Config:
+        """Return the config for the clients of this process: a worker reaches some servers at their homes."""
+        return config if self._homes is None else self._homes.place(config)
 
     def _find_warnings(self, config: Config) -> Iterator[str]:
         """Yield the warnings about the config, as far as the proxy's own environment matters."""
         yield from config.file_warnings
         if self.proxy.has_base:
             yield from config.warnings
+
+
+def _make_homes(worker: WorkerIdentity, config: Config, cache: Path) -> Homes:
+    from dynamic_mcp.host.homes import Homes
+
+    return Homes(worker, config, cache / "catalogs")
 
 
 def _pass_on(find: Callable[[Config], T | None], listener_of: Callable[[T], Listener]) -> Listener:

@@ -21,10 +21,10 @@ class LogOptions(Struct, frozen=True):
 class ServingLog:
     """The log of a serving proxy; the command line takes precedence over the config."""
 
-    def __init__(self, options: LogOptions) -> None:
+    def __init__(self, options: LogOptions, *, worker: str = "") -> None:
         self.config = ""  # the served file, once it is known
         self._options = options
-        self._serving = log_output.ServerLog(options.level or Log().level, options.form or Log().form)
+        self._serving = log_output.ServerLog(options.level or Log().level, options.form or Log().form, worker=worker)
 
     def configure(self, config: Log) -> None:
         """Apply the config's options, except those that the command line sets."""

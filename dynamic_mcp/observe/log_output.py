@@ -71,9 +71,13 @@ def log_to_terminal(level: str, stream: TextIO) -> None:
 
 
 class ServerLog:
-    """The log of a serving proxy, on stderr and in the file. Level, format and file can change at run time."""
+    """The log of a serving proxy, on stderr and in the file. Level, format and file can change at run time.
 
-    def __init__(self, level: str, form: str, *, stderr: int = 2) -> None:
+    Records name the `worker` that writes them, if the proxy is one of several that serve together.
+    """
+
+    def __init__(self, level: str, form: str, *, worker: str = "", stderr: int = 2) -> None:
+        self._worker = worker
         self._console = _BackgroundHandler(Descriptor(stderr), name="log to stderr")
         self._file: _BackgroundHandler | None = None
         self.configure(level, form)
@@ -83,10 +87,12 @@ class ServerLog:
 
         Records in the file contain the path `config`.
         """
-        self._console.setFormatter(_JsonFormatter() if form == "json" else _TextFormatter())
+        self._console.setFormatter(
+            _JsonFormatter(worker=self._worker) if form == "json" else _TextFormatter(self._worker)
+        )
         if folder is not None and self._file is None:
             self._file = _BackgroundHandler(LogFile(folder), name="log to the file")
-            self._file.setFormatter(_JsonFormatter(config))
+            self._file.setFormatter(_JsonFormatter(config, worker=self._worker))
             self._file.addFilter(StderrRateLimit())
         elif folder is None and self._file is not None:
             self._file.close()
@@ -249,18 +255,22 @@ class StderrRateLimit(logging.Filter):
 
 
 class _TextFormatter(logging.Formatter):
+    def __init__(self, worker: str = "") -> None:
+        super().__init__()
+        self._writer = f"dynamic-mcp {worker}" if worker else "dynamic-mcp"
+
     def format(self, record: logging.LogRecord) -> str:
         """Format a record as one line, and a traceback as further lines."""
-        lines = ["dynamic-mcp: " + escape(record.getMessage(), keep="\n")]
+        lines = [f"{self._writer}: " + escape(record.getMessage(), keep="\n")]
         if record.exc_info:
             lines.append(escape(self.formatException(record.exc_info), keep="\n"))
         return "\n".join(lines)
 
 
 class _JsonFormatter(logging.Formatter):
-    def __init__(self, config: str = "") -> None:
+    def __init__(self, config: str = "", *, worker: str = "") -> None:
         super().__init__()
-        self._config = config or None
+        self._config, self._worker = config or None, worker or None
 
     def format(self, record: logging.LogRecord) -> str:
         """Format a record as one line of ASCII JSON."""
@@ -268,6 +278,7 @@ class _JsonFormatter(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "pid": record.process,
+            "worker": self._worker,
             "config": self._config,
             "group": group_of(record),
             "message": record.getMessage(),

@@ -11,7 +11,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -100,6 +100,14 @@ class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
     instances: list[InstanceStatus] = []
 
 
+class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the processes that serve a config together, and how many sessions it has."""
+
+    name: str = ""
+    pid: int = 0
+    sessions: int = 0
+
+
 class ProxyStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The status of a proxy: its config, its clients and its groups.
 
@@ -108,6 +116,9 @@ class ProxyStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     The config in use was read at `config_since`. If the file has another version since then that cannot be used,
     `config_error` says why, and `config_error_since` when it was found (seconds since 1970).
+
+    One of several workers is `worker`, started by the process `supervisor`; its `homes` are the groups whose servers
+    run in it. In what is read of them all, `workers` are these processes.
     """
 
     config: str = ""
@@ -121,6 +132,10 @@ class ProxyStatus(msgspec.Struct, frozen=True, kw_only=True):
     clients: list[str] = []
     sessions: list[SessionStatus] = []
     groups: list[GroupStatus] = []
+    supervisor: int = 0
+    worker: str = ""
+    homes: list[GroupStatus] = []
+    workers: list[WorkerStatus] = []
 
 
 class RunningProxy(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,9 +189,13 @@ class ProxyRegistry:
                 file.unlink(missing_ok=True)
 
     def list_proxies(self) -> list[RunningProxy]:
-        """Return the running proxies, the oldest first, and remove the files of dead ones."""
-        instances = [each for file in self._files() if (each := self._read(file)) is not None]
-        return sorted(instances, key=lambda each: each.started_at)
+        """Return the running proxies, the oldest first, and remove the files of dead ones. Workers are one proxy."""
+        running = [each for file in self._files() if (each := self._read(file)) is not None]
+        by_service: dict[int, list[RunningProxy]] = {}
+        for each in running:
+            by_service.setdefault(each.status.supervisor or each.pid, []).append(each)
+        proxies = [several[0] if several[0].pid == pid else join(pid, several) for pid, several in by_service.items()]
+        return sorted(proxies, key=lambda each: each.started_at)
 
     def _files(self) -> list[Path]:
         try:
@@ -195,6 +214,51 @@ class ProxyRegistry:
                 file.unlink()
             return None
         return msgspec.structs.replace(running, silent_s=silent_s if silent_s > SILENT_S else 0.0)
+
+
+def join(supervisor: int, workers: Sequence[RunningProxy]) -> RunningProxy:
+    """Return what workers are together: the sessions of all, and each group with the server at its home."""
+    workers = sorted(workers, key=lambda each: each.status.worker)
+    statuses = [each.status for each in workers]
+    first = statuses[0]
+    homes = {group.name: group for status in statuses for group in status.homes}
+    names = dict.fromkeys((group.name, group.person) for status in statuses for group in status.groups)
+    groups = [
+        [group for status in statuses for group in status.groups if (group.name, group.person) == name]
+        for name in names
+    ]
+    status = msgspec.structs.replace(
+        first,
+        clients=[each for status in statuses for each in status.clients],
+        sessions=[each for status in statuses for each in status.sessions],
+        groups=[_join_group(several, homes.get(several[0].name)) for several in groups],
+        homes=[],
+        worker="",
+        workers=[
+            WorkerStatus(name=each.status.worker, pid=each.pid, sessions=len(each.status.sessions))
+            for each in workers
+        ],
+    )
+    return RunningProxy(
+        pid=supervisor,
+        version=workers[0].version,
+        started_at=min(each.started_at for each in workers),
+        status=status,
+        silent_s=max(each.silent_s for each in workers),
+    )
+
+
+def _join_group(several: Sequence[GroupStatus], home: GroupStatus | None) -> GroupStatus:
+    """Return a group of several workers, whose server may have a home."""
+    shown = home or several[0]
+    return msgspec.structs.replace(
+        shown,
+        tools=next((each.tools for each in (shown, *several) if each.tools is not None), None),
+        in_flight=sum(each.in_flight for each in several),
+        calls=sum(each.calls for each in several),
+        failures=sum(each.failures for each in several),
+        instances=[each for group in ([home] if home else several) for each in group.instances],
+    )
 
 
 async def _wait_for_change(changed: asyncio.Event) -> None:

@@ -12,14 +12,19 @@ if TYPE_CHECKING:
     from dynamic_mcp.config.resolved import Config
     from dynamic_mcp.proxy.proxy import Proxy
     from dynamic_mcp.proxy.request import Observer
+    from dynamic_mcp.system.worker import WorkerIdentity
 
 
 class ObserverContext(Struct, frozen=True):
-    """Other things that a service may observe. `count_failures` counts what services could not record."""
+    """Other things that a service may observe. `count_failures` counts what services could not record.
+
+    `worker` is this process where several serve one config.
+    """
 
     proxy: Proxy
     reloads: ReloadCounts
     count_failures: Callable[[], int]
+    worker: WorkerIdentity | None = None
 
 
 class ObserverService:

@@ -46,7 +46,7 @@ def read_status(
     A config that is in no file is a text, such as the URL of its server.
     """
     sessions = [_read_session(client) for client in proxy.clients]
-    groups = [*_read_groups(proxy.groups)]
+    groups = read_groups(proxy)
     known = {group.name for group in groups}
     idle = [GroupStatus(name=name, state=NO_SESSION) for name in configured if name not in known]
     return ProxyStatus(
@@ -62,6 +62,11 @@ def read_status(
         sessions=sessions,
         groups=[*groups, *idle],
     )
+
+
+def read_groups(proxy: Proxy) -> list[GroupStatus]:
+    """Return the status of the groups of a proxy that are there."""
+    return [*_read_groups(proxy.groups)]
 
 
 def _read_groups(groups: Iterable[Group]) -> Iterator[GroupStatus]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Protocol
 
 from msgspec import Raw, Struct
@@ -67,6 +68,12 @@ class Transport(Protocol):
     async def close(self) -> None:
         """End the connection and everything that it started; bounded in time."""
         ...
+
+
+class LineTransport(Transport, Protocol):
+    """The carrier of the lines of a program; `receive` gets each line of it."""
+
+    receive: Callable[[bytes], None]
 
 
 class UpstreamQuestion(Struct, frozen=True):

@@ -28,11 +28,11 @@ from dynamic_mcp.mcp.revisions import LEGACY, MODERN
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.oauth.authorization import ServerCredentials
 from dynamic_mcp.upstream.any_link import AnyLink
+from dynamic_mcp.upstream.call import LineTransport
 from dynamic_mcp.upstream.handshake import Era, ServerInfo, error_code, initialize, lacking, result_of
 from dynamic_mcp.upstream.link import Link, LinkOwner
 from dynamic_mcp.upstream.modern_link import ModernLink
 from dynamic_mcp.upstream.modern_stamp import Stamp
-from dynamic_mcp.upstream.stdio import StdioTransport
 
 # Time for a program to show its era before it is greeted as a legacy one too.
 PROBE_S = 1.5
@@ -40,7 +40,7 @@ PROBE_S = 1.5
 _ANSWER_WITHIN_S = 10.0
 
 Opened = tuple[AnyLink, ServerInfo]
-Start = Callable[[], Awaitable[tuple[Link, StdioTransport]]]
+Start = Callable[[], Awaitable[tuple[Link, LineTransport]]]
 # Errors that only modern servers answer with.
 _MODERN_ERRORS = frozenset((HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION))
 # Statuses that do not show the era of a server, besides those of 500 and above.
@@ -83,7 +83,7 @@ async def _find_out(
     listener: LinkOwner,
     hello: ClientInfo,
     link: Link,
-    transport: StdioTransport,
+    transport: LineTransport,
     lacks: Era | None,
 ) -> Opened | None:
     """Send `server/discover` to a program, and initialize it as a legacy one if it does not answer in time.
@@ -135,7 +135,7 @@ def _result_of(probe: asyncio.Task[ServerInfo | None]) -> ServerInfo | None:
     return probe.result() if probe.done() and probe.exception() is None else None
 
 
-def _modern(link: ModernLink, server: ServerInfo, transport: StdioTransport | None) -> Opened:
+def _modern(link: ModernLink, server: ServerInfo, transport: LineTransport | None) -> Opened:
     if transport is not None:
         transport.receive = link.receive
     link.start_listening()
@@ -143,7 +143,7 @@ def _modern(link: ModernLink, server: ServerInfo, transport: StdioTransport | No
 
 
 async def open_refusing(
-    config: GroupConfig, listener: LinkOwner, hello: ClientInfo, link: Link, transport: StdioTransport
+    config: GroupConfig, listener: LinkOwner, hello: ClientInfo, link: Link, transport: LineTransport
 ) -> Opened | None:
     """Open a modern link to a program that has refused the greeting; None if it is not modern either."""
     stamp = Stamp(hello)

@@ -17,6 +17,7 @@ from dynamic_mcp.config.resolved import (
     FeatureServer,
     Grant,
     GroupConfig,
+    Home,
     OAuth,
     Program,
     Remote,
@@ -37,6 +38,7 @@ from dynamic_mcp.errors import (
     Unreachable,
 )
 from dynamic_mcp.mcp import wire
+from dynamic_mcp.upstream.call import LineTransport
 from dynamic_mcp.upstream.handshake import Era, Opened, initialize, lacking
 from dynamic_mcp.upstream.link import Link, LinkOwner
 from dynamic_mcp.upstream.mask import mask_of
@@ -78,15 +80,15 @@ async def open_link(
     """Implement `open.open_link`."""
     is_modern_first = lacks != "modern" if hello.revision.is_stateless else lacks == "legacy"
     match config.upstream:
-        case Program() as program if is_modern_first:
-            # with the first client that asks for it: most programs are greeted
-            from dynamic_mcp.upstream import modern_open
-
-            start = partial(_start, config, program, listener)
-            link, server = await modern_open.open_program(config, listener, hello, start, lacks=lacks)
-            return link, lacking(server.lacks or lacks, server)
+        case Program(home=None) as program:
+            return await _open_program(config, program, listener, hello, lacks, is_modern_first=is_modern_first)
         case Program() as program:
-            return await _initialize_program(config, program, listener, hello, lacks)
+            from dynamic_mcp.upstream.home import open_at_home  # where several processes serve one config
+
+            return await open_at_home(
+                config.name,
+                partial(_open_program, config, program, listener, hello, lacks, is_modern_first=is_modern_first),
+            )
         case Remote() as remote:
             opened_logins = logins()
             authorization = None if opened_logins is None else opened_logins.authorization(config.name, remote)
@@ -101,6 +103,25 @@ async def open_link(
             return await _open_feature(config, server, listener, hello, lacks)
         case Broken(reason=reason):
             raise Unreachable(config.name, reason, final=True)
+
+
+async def _open_program(
+    config: GroupConfig,
+    program: Program,
+    listener: LinkOwner,
+    hello: ClientInfo,
+    lacks: Era | None,
+    *,
+    is_modern_first: bool,
+) -> Opened:
+    if not is_modern_first:
+        return await _initialize_program(config, program, listener, hello, lacks)
+    # with the first client that asks for it: most programs are greeted
+    from dynamic_mcp.upstream import modern_open
+
+    start = partial(_start, config, program, listener)
+    link, server = await modern_open.open_program(config, listener, hello, start, lacks=lacks)
+    return link, lacking(server.lacks or lacks, server)
 
 
 async def _initialize_program(
@@ -168,11 +189,26 @@ async def _greet_own(
         raise
 
 
-async def _start(config: GroupConfig, program: Program, listener: LinkOwner) -> tuple[Link, StdioTransport]:
+async def _start(config: GroupConfig, program: Program, listener: LinkOwner) -> tuple[Link, LineTransport]:
+    if program.home is not None:
+        return await _reach_home(config, program, program.home, listener)
     transport = StdioTransport(config.name, config.max_message_bytes)
     link = Link(config.name, transport, listener, mask_of(program))
     transport.receive, transport.lost = link.receive, link.lose
     link.pid = await transport.start(program)
+    return link, transport
+
+
+async def _reach_home(
+    config: GroupConfig, program: Program, home: Home, listener: LinkOwner
+) -> tuple[Link, LineTransport]:
+    """Return a link to a program that another process runs."""
+    from dynamic_mcp.upstream.home import HomeTransport  # where several processes serve one config
+
+    transport = HomeTransport(config.name, config.max_message_bytes)
+    link = Link(config.name, transport, listener, mask_of(program))
+    transport.receive, transport.lost = link.receive, link.lose
+    await transport.connect(home)
     return link, transport
 
 

@@ -19,7 +19,9 @@ from dynamic_mcp.observe.proxies import (
     InstanceStatus,
     ProxyRegistry,
     ProxyStatus,
+    RunningProxy,
     SessionStatus,
+    join,
 )
 from dynamic_mcp.system import acl
 from tests.program import BOUND_S
@@ -141,3 +143,28 @@ async def test_what_changes_is_shown_long_before_the_next_check(
     await shows("/d.json")
     task.cancel()
     await asyncio.wait([task])
+
+
+def test_the_workers_of_a_service_are_one_proxy_with_each_server_at_its_home() -> None:
+    far = GroupStatus(name="a", state="connected", tools=1, calls=2, instances=[InstanceStatus(clients=["x"])])
+    home = GroupStatus(name="a", state="connected", tools=None, calls=9, instances=[InstanceStatus(pid=77)])
+    workers = [
+        RunningProxy(
+            pid=10 + number,
+            started_at=5.0 - number,
+            status=ProxyStatus(
+                supervisor=9,
+                worker=f"w{number}",
+                clients=[f"c{number}"],
+                sessions=[SessionStatus(client=f"c{number}")],
+                groups=[far],
+                homes=[home] if number else [],
+            ),
+        )
+        for number in (1, 0)
+    ]
+    joined = join(9, workers)
+    assert (joined.pid, joined.started_at, joined.status.clients) == (9, 4.0, ["c0", "c1"])
+    assert [(each.name, each.pid, each.sessions) for each in joined.status.workers] == [("w0", 10, 1), ("w1", 11, 1)]
+    (group,) = joined.status.groups
+    assert (group.calls, group.tools, [each.pid for each in group.instances]) == (4, 1, [77])

@@ -32,6 +32,12 @@ _ONLY = "Serve one group alone, as if there were no proxy."
     help="The origin of web pages that may call this server, such as https://app.example.com; can be repeated.",
 )
 @click.option("--insecure", is_flag=True, help="Let everybody who can reach the address use the servers.")
+@click.option(
+    "--workers",
+    metavar="N",
+    type=click.IntRange(1, 64),
+    help="Serve HTTP by this many processes on one port; each server over stdio runs in one of them.",
+)
 @click.option("--only", metavar="GROUP", shell_complete=complete_group, help=_ONLY)
 @profile_option
 @log_options
@@ -46,6 +52,7 @@ def command(
     allowed_host: tuple[str, ...],
     allowed_origin: tuple[str, ...],
     insecure: bool,
+    workers: int | None,
     only: str | None,
     profile: str | None,
     log_level: str | None,
@@ -85,5 +92,9 @@ def command(
             raise click.UsageError(
                 f"`--only` is for stdin and stdout; over HTTP the path `/mcp/{only}` is that group"
             )
-        return serve_http(config or config_file, overrides, log_level=log_level, log_format=log_format)
+        return serve_http(
+            config or config_file, overrides, workers=workers, log_level=log_level, log_format=log_format
+        )
+    if workers is not None:
+        raise click.UsageError("`--workers` is about HTTP, which is not served; add `--http`")
     return serve(config or config_file, only=only, profile=profile, log_level=log_level, log_format=log_format)

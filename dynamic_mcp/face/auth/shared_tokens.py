@@ -28,7 +28,7 @@ from dynamic_mcp.system.task_set import TaskSet
 log = logging.getLogger(__name__)
 
 # Revoked tokens stay until they would have expired, so that a store that was emptied is filled without them.
-TOKENS = StoreSpace("tokens", most_listed=2 * MAX_TOKENS)
+TOKENS = StoreSpace("tokens", most_listed=MAX_TOKENS)
 _UNAVAILABLE = CredentialDenial("temporarily_unavailable", "the token could not be checked; retry")
 
 
@@ -116,7 +116,7 @@ class SharedTokens:
             self._tokens = _list_valid(self._known)
 
     def _on_reset(self) -> None:
-        """Called when the store was emptied: it gets what this replica knows, and first of all what was revoked."""
+        """Called when the store may have been emptied: it gets what this replica knows, and first of all what was revoked."""
         self._restoring += 1
         self._tasks.create(self._restore(), name="tokens for an emptied store")
 

@@ -15,6 +15,7 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import TypedDict
 
@@ -33,7 +34,7 @@ _ABORT_WITHIN_S = 1.0
 
 
 class HttpServer:
-    """Serves one handler on any number of addresses.
+    """Serves one handler on any number of addresses. Processes that share a port get connections by turns.
 
     Tests replace the clocks: `clock` returns monotonic seconds, `wall_clock` seconds since the epoch.
     """
@@ -42,9 +43,11 @@ class HttpServer:
         self,
         handler: Handler,
         *,
+        shares_port: bool = False,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
+        self._shares_port = shares_port
         self._connections = Connections(handler, clock=clock, wall_clock=wall_clock)
         self._servers: list[asyncio.Server] = []
         self._unix_sockets: list[_UnixSocket] = []
@@ -70,7 +73,9 @@ class HttpServer:
             await self._open_unix(address.path, tls, unix_mode)
             return ()
         loop = asyncio.get_running_loop()
-        sockets = await loop.run_in_executor(None, _bind_tcp, address, platform)  # it resolves a name
+        sockets = await loop.run_in_executor(
+            None, partial(_bind_tcp, address, platform, shares_port=self._shares_port)
+        )  # it resolves a name
         addresses = tuple(TcpAddress(*each.getsockname()[:2]) for each in sockets)
         try:
             while sockets:
@@ -141,7 +146,7 @@ def _options(tls: ssl.SSLContext | None) -> _Options:
 # --- sockets ---------------------------------------------------------------------------------------------
 
 
-def _bind_tcp(address: TcpAddress, platform: str) -> list[socket.socket]:
+def _bind_tcp(address: TcpAddress, platform: str, *, shares_port: bool = False) -> list[socket.socket]:
     """Return a bound socket for each address of the host. Raises OSError."""
     found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     bound: list[socket.socket] = []
@@ -149,7 +154,7 @@ def _bind_tcp(address: TcpAddress, platform: str) -> list[socket.socket]:
     try:
         for family, kind, protocol, _, where in dict.fromkeys(found):
             try:
-                bound.append(_bind(family, kind, protocol, where, platform))
+                bound.append(_bind(family, kind, protocol, where, platform, shares_port=shares_port))
             except OSError as exc:
                 if exc.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
                     raise
@@ -163,9 +168,13 @@ def _bind_tcp(address: TcpAddress, platform: str) -> list[socket.socket]:
     return bound
 
 
-def _bind(family: int, kind: int, protocol: int, where: tuple[object, ...], platform: str) -> socket.socket:
+def _bind(
+    family: int, kind: int, protocol: int, where: tuple[object, ...], platform: str, *, shares_port: bool
+) -> socket.socket:
     listening = socket.socket(family, kind, protocol)
     try:
+        if shares_port and sys.platform != "win32":
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if platform != "win32":  # on Windows it would let two processes use the same port
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:

@@ -22,13 +22,15 @@ from dynamic_mcp.features.approvals.queue import ApprovalServer
 from dynamic_mcp.features.approvals.store import ApprovalAnswer, ApprovalDecision, QueuedApproval
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.system.decoding import decode_as
-from dynamic_mcp.system.shared_store import SharedStore, StoredEntry, StoreSpace, StoreUnavailable
+from dynamic_mcp.system.shared_store import ABSENT, SharedStore, StoredEntry, StoreSpace, StoreUnavailable
 from dynamic_mcp.system.store_copies import Mirror
 from dynamic_mcp.system.task_set import TaskSet
 
 log = logging.getLogger(__name__)
 
 CALLS = StoreSpace("approvals", most_listed=MAX_OPEN_OF_ALL)
+# A larger call is shown at its own replica alone.
+_MOST_BYTES = 64 << 10
 # How long the replica of a call may take to answer a decision, and how long its answer is kept.
 _ANSWER_WITHIN_S = 5.0
 _ANSWER_KEPT_S = 60.0
@@ -79,11 +81,19 @@ class SharedCalls:
 
     async def add(self, pending: QueuedApproval) -> None:
         """Show a call at the other replicas; without the store, it waits here alone."""
+        value = wire.encode(SharedCall(pending, self._owner))
+        if len(value) > _MOST_BYTES:
+            log.warning("the call that waits as %s is too large to be shown at other replicas", pending.id)
+            return
         self._own[pending.id] = pending
-        call = SharedCall(pending, self._owner)
+        await self._write(pending, value)
+
+    async def _write(self, pending: QueuedApproval, value: bytes) -> None:
+        """Write a new entry; one that is there may have a decision."""
+        left_s = max(pending.expires - time.time(), 1.0)
         try:
-            await self.store.put(CALLS, pending.id, wire.encode(call), call.left_s(time.time()))
-        except (StoreUnavailable, ValueError) as exc:
+            await self.store.compare_and_set(CALLS, pending.id, value, left_s, expected=ABSENT)
+        except StoreUnavailable as exc:
             log.warning("the call that waits as %s is not shown at other replicas: %s", pending.id, exc)
 
     def remove(self, id: str) -> None:
@@ -93,9 +103,10 @@ class SharedCalls:
             self._tasks.create(self._delete(id), name="end of an approval")
 
     def _restore(self) -> None:
-        """Called when the store was emptied."""
+        """Called when the store may have been emptied."""
         for each in self._own.values():
-            self._tasks.create(self.add(each), name="a call for an emptied store")
+            value = wire.encode(SharedCall(each, self._owner))
+            self._tasks.create(self._write(each, value), name="a call for an emptied store")
 
     async def _delete(self, id: str) -> None:
         try:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from urllib.parse import quote
 
 from dynamic_mcp import __version__
 from dynamic_mcp.face.http.arrival import Arrival
@@ -14,7 +15,7 @@ from dynamic_mcp.face.http.exchange import BodyReceiver, RequestHead, Response
 from dynamic_mcp.face.http.responses import JSON, Headers, refusal
 from dynamic_mcp.features.cluster.config import Cluster as Settings
 from dynamic_mcp.features.cluster.hop import FIELD, HopRefused, HopSigner
-from dynamic_mcp.features.cluster.peer_connection import Endpoint
+from dynamic_mcp.features.cluster.peer_connection import UNIX, Endpoint
 from dynamic_mcp.features.cluster.peers import Introduction, ReplicaFinder
 from dynamic_mcp.features.cluster.relay import Relay
 from dynamic_mcp.features.cluster.retry import MaybeRetry
@@ -31,6 +32,11 @@ _ANYONE = ""
 _WARN_EVERY_S = 60.0
 # A replica that says nothing for so long is asked whether it is alive.
 _SILENT_FOR_S = 5.0
+
+
+def settings_of_worker(name: str, sockets: Sequence[str], key: str) -> Settings:
+    """Return the settings of one of several processes on this machine, which take requests at these Unix sockets."""
+    return Settings(peers=tuple(f"{UNIX}://{quote(each, safe='')}" for each in sockets), keys=(key,), name=name)
 
 
 def make_service(settings: Settings, max_body_bytes: int, own_process: Callable[[], str]) -> ClusterService:

@@ -6,7 +6,7 @@ https://prometheus.io/docs/instrumenting/exposition_formats, https://prometheus.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from itertools import accumulate
 
@@ -40,6 +40,32 @@ def render(families: Iterable[Family], form: Form = Form.PROMETHEUS) -> bytes:
     if form is Form.OPEN_METRICS:
         parts.append("# EOF\n")
     return "".join(parts).encode()
+
+
+def join(texts: Mapping[str, str], label: str, form: Form) -> bytes:
+    """Return the metrics of several texts, by the values of a label that tells them apart."""
+    families: dict[str, list[str]] = {}  # the lines of each, which must stay together, by their first line
+    for value, text in texts.items():
+        lines: list[str] = []
+        for line in text.splitlines():
+            if line.startswith("# HELP "):
+                lines = families.setdefault(line, [])
+            elif line.startswith("# TYPE "):
+                if not lines:
+                    lines.append(line)
+            elif line != "# EOF":
+                lines.append(_with_label(line, f'{label}="{escape(value)}"'))
+    parts = [line for first, lines in families.items() for line in (first, *lines)]
+    if form is Form.OPEN_METRICS:
+        parts.append("# EOF")
+    return "".join(f"{part}\n" for part in parts).encode()
+
+
+def _with_label(line: str, pair: str) -> str:
+    """Return a sample with one more label; its name has neither a brace nor a space."""
+    name, space, value = line.partition(" ")
+    before, brace, labels = line.partition("{")
+    return f"{before}{{{pair},{labels}" if brace and len(before) < len(name) else f"{name}{{{pair}}}{space}{value}"
 
 
 def escape(value: str) -> str:

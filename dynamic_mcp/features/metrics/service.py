@@ -21,6 +21,7 @@ from dynamic_mcp.proxy.first_client import wait_for_first_client
 from dynamic_mcp.proxy.observer_service import ObserverContext, ObserverService
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.system.task_set import TaskSet
+from dynamic_mcp.system.worker import WorkerIdentity
 
 if TYPE_CHECKING:  # loaded when the listener is opened
     from dynamic_mcp.features.metrics.listener import MetricsListener
@@ -48,6 +49,7 @@ class MetricsService(ObserverService):
         self.observer = MetricsObserver()
         self._proxy = context.proxy
         self._reloads = context.reloads
+        self._worker = context.worker
         self._count_failures = context.count_failures
         self._wait = wait
         self._wanted: Metrics | None = None
@@ -109,7 +111,7 @@ class MetricsService(ObserverService):
         if wanted is None:
             return
         make = await asyncio.to_thread(_load_listener)  # other services may be running already
-        listener = make(self.read, wanted)
+        listener = make(self.read, wanted, self._worker)
         try:
             await listener.open()
         except (OSError, ListenError) as exc:
@@ -129,7 +131,7 @@ class MetricsService(ObserverService):
             await listener.stop(_END_WITHIN_S)
 
 
-def _load_listener() -> Callable[[Callable[[], Iterator[Family]], Metrics], MetricsListener]:
+def _load_listener() -> Callable[[Callable[[], Iterator[Family]], Metrics, WorkerIdentity | None], MetricsListener]:
     from dynamic_mcp.features.metrics.listener import MetricsListener
 
     return MetricsListener

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynamic_mcp.features.metrics.exposition import Form, negotiate, render
+from dynamic_mcp.features.metrics.exposition import Form, join, negotiate, render
 from dynamic_mcp.features.metrics.families import Definition, Histogram, MetricKind, Values
 from tests.examples import examples
 from tests.features.metrics.readers import read_families, sample, samples_of
@@ -115,3 +115,23 @@ def test_what_has_no_value_is_left_out(form: Form) -> None:
 )
 def test_a_reader_gets_the_format_that_it_prefers(accept: str, form: Form) -> None:
     assert negotiate(accept) is form
+
+
+@FORMS
+def test_the_metrics_of_several_processes_are_one_text_with_a_label_of_each(form: Form) -> None:
+    times = Histogram(TIMES)
+    times.observe(0.5, ("a{ b",))
+    load = Values(LOAD)
+    load.set(3)
+    texts = {
+        "w0": render([counted(("a", 'x" {} y'), ("", "")), load], form).decode(),
+        "w1": render([counted(("a", "z")), times], form).decode(),
+    }
+    families = [*read_families(join(texts, "worker", form).decode(), form)]
+    found = {(each.name, *sorted(each.labels.items())): each.value for family in families for each in family.samples}
+    assert len(families) == 3
+    assert found["calls_total", ("group", "a"), ("tool", 'x" {} y'), ("worker", "w0")] == 1
+    assert found["calls_total", ("worker", "w0")] == 1
+    assert found["calls_total", ("group", "a"), ("tool", "z"), ("worker", "w1")] == 1
+    assert found["load", ("worker", "w0")] == 3
+    assert found["time_seconds_sum", ("tool", "a{ b"), ("worker", "w1")] == 0.5

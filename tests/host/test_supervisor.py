@@ -1,0 +1,102 @@
+"""The supervisor of several workers: what it starts, what it starts again, and what it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.program import BOUND_S
+
+if sys.platform == "win32":
+    pytest.skip("Windows has no ports that processes share", allow_module_level=True)
+
+from dynamic_mcp.host.supervisor import Supervisor
+from dynamic_mcp.system.worker import WorkerIdentity
+
+# Writes down what happens to it, as `NUMBER WHAT`, and ends as the first argument says.
+_WORKER = """
+import os, signal, sys
+from dynamic_mcp.system.worker import of_process
+how, file = sys.argv[1:]
+worker = of_process(os.environ)
+def note(what):
+    with open(file, "a") as lines:
+        lines.write(f"{worker.number} {what}\\n")
+def end(*_):
+    note("ended")
+    sys.exit(0)
+signal.signal(signal.SIGTERM, signal.SIG_IGN if how == "stays" else end)
+signal.signal(signal.SIGHUP, lambda *_: note("reloaded"))
+note("started")
+if how == "fails":
+    sys.exit(3)
+worker.say_ready()
+if how == "dies" and worker.number:
+    sys.exit(1)
+while sys.stdin.read():
+    pass
+note("is alone")
+"""
+
+
+class Service:
+    """A supervisor of two workers that write down what happens to them."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def lines(self) -> list[str]:
+        return sorted(self._file.read_text().splitlines()) if self._file.exists() else []
+
+    async def until(self, condition: Callable[[list[str]], bool]) -> None:
+        async with asyncio.timeout(BOUND_S):
+            while not condition(self.lines()):  # noqa: ASYNC110 - a file raises no event
+                await asyncio.sleep(0.02)
+
+    def run(self, how: str) -> asyncio.Task[int]:
+        worker = WorkerIdentity(0, 2, str(self._file.parent), "key")
+        command = [sys.executable, "-c", _WORKER, how, str(self._file)]
+        supervisor = Supervisor(worker, command, os.environ, finish_within_s=-9.5, first_pause_s=0.01)
+        return asyncio.create_task(supervisor.run())
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Service:
+    return Service(tmp_path / "lines")
+
+
+async def test_all_workers_start_hear_of_a_reload_and_end(service: Service) -> None:
+    running = service.run("serves")
+    await service.until(lambda lines: lines == ["0 started", "1 started"])
+    os.kill(os.getpid(), signal.SIGHUP)
+    await service.until(lambda lines: {"0 reloaded", "1 reloaded"} <= {*lines})
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert await running == 0
+    assert {"0 ended", "1 ended"} <= {*service.lines()}
+
+
+async def test_a_worker_that_ends_is_started_again_and_no_other(service: Service) -> None:
+    running = service.run("dies")
+    await service.until(lambda lines: lines.count("1 started") >= 3)
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert await running == 0
+    assert service.lines().count("0 started") == 1
+
+
+async def test_if_the_first_worker_cannot_serve_no_other_is_started(service: Service) -> None:
+    assert await service.run("fails") == 3
+    assert service.lines() == ["0 started"]
+
+
+async def test_a_worker_that_does_not_end_is_killed(service: Service) -> None:
+    running = service.run("stays")
+    await service.until(lambda lines: lines == ["0 started", "1 started"])
+    os.kill(os.getpid(), signal.SIGINT)
+    assert await running == 0
+    assert "0 ended" not in service.lines()
