@@ -116,7 +116,7 @@ class SharedTokens:
             self._tokens = _list_valid(self._known)
 
     def _on_reset(self) -> None:
-        """Called when the store may have been emptied: it gets what this replica knows, and first of all what was revoked."""
+        """Called when the store may have been emptied: it gets what is known here, and first what was revoked."""
         self._restoring += 1
         self._tasks.create(self._restore(), name="tokens for an emptied store")
 

@@ -86,20 +86,26 @@ class SharedCalls:
             log.warning("the call that waits as %s is too large to be shown at other replicas", pending.id)
             return
         self._own[pending.id] = pending
-        await self._write(pending, value)
+        if not await self._write(pending, value):
+            self._own.pop(pending.id, None)
+            log.warning("another call waits as %s at another replica", pending.id)
+        elif pending.id not in self._own:  # it has ended meanwhile
+            await self._delete(pending.id)
 
-    async def _write(self, pending: QueuedApproval, value: bytes) -> None:
-        """Write a new entry; one that is there may have a decision."""
+    async def _write(self, pending: QueuedApproval, value: bytes) -> bool:
+        """Write a new entry, unless there is one, which may have a decision; return False then."""
         left_s = max(pending.expires - time.time(), 1.0)
         try:
-            await self.store.compare_and_set(CALLS, pending.id, value, left_s, expected=ABSENT)
+            version = await self.store.compare_and_set(CALLS, pending.id, value, left_s, expected=ABSENT)
         except StoreUnavailable as exc:
             log.warning("the call that waits as %s is not shown at other replicas: %s", pending.id, exc)
+            return True
+        return version is not None
 
     def remove(self, id: str) -> None:
         """Stop showing a call of this replica."""
-        self._own.pop(id, None)
-        if id not in self._deciding:  # else its answer follows
+        is_shown = self._own.pop(id, None) is not None
+        if is_shown and id not in self._deciding:  # else its answer follows
             self._tasks.create(self._delete(id), name="end of an approval")
 
     def _restore(self) -> None:
