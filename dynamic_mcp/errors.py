@@ -176,6 +176,16 @@ class RateLimited(DynamicMcpError):
         super().__init__(f"{what} was called too often; nothing was sent", hint=f"try again in {_in_words(wait_s)}")
 
 
+class StoreDown(DynamicMcpError):
+    """What replicas share decides about a call, and cannot be used now."""
+
+    exit_code = 3
+
+    def __init__(self, what: str, reason: str) -> None:
+        hint = "try again later; the administrator of this dynamic-mcp server finds the reason in its log"
+        super().__init__(f"{what} was refused: {reason}; nothing was sent", hint=hint)
+
+
 class DefinitionHeld(DynamicMcpError):
     """The definition of a tool or a prompt has changed, looks dangerous or is unknown, and is not approved."""
 

@@ -12,13 +12,14 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from dynamic_mcp.cli import strict_json
+from dynamic_mcp.cli.created_tokens import tokens_of
 from dynamic_mcp.config.access import LOCAL_NAME, AccessKind
 from dynamic_mcp.config.auth import BearerAuth, Jwt, Provider
 from dynamic_mcp.config.issuers import FORWARDED, TOKEN, issuers_of
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.face.auth.jwt import read_authentication
-from dynamic_mcp.face.auth.token_store import StoredToken, token_store
+from dynamic_mcp.face.auth.token_store import StoredToken
 from dynamic_mcp.identity import LOCAL_USER, Authentication, Principal
 from dynamic_mcp.system.file_reader import decode, read_bytes
 from dynamic_mcp.system.text import os_reason
@@ -107,7 +108,7 @@ def stored_tokens(config: Config) -> tuple[StoredToken, ...]:
     """Return the tokens that `token create` has made, if the config accepts such tokens. Raises DynamicMcpError."""
     if not any(isinstance(each, BearerAuth) for each in _providers(config)):
         return ()
-    return tuple(token for token in token_store(config.file).load() if not token.has_expired(time.time()))
+    return tuple(token for token in tokens_of(config).load() if not token.has_expired(time.time()))
 
 
 def _providers(config: Config) -> Sequence[Provider]:

@@ -7,13 +7,14 @@ import time
 from datetime import UTC, datetime
 
 from dynamic_mcp.cli.change_events import record
+from dynamic_mcp.cli.created_tokens import find_tokens, tokens_of
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.config import auth
 from dynamic_mcp.config.flaws import FlawError
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.types import parse_seconds
 from dynamic_mcp.errors import InvalidArguments, closest
-from dynamic_mcp.face.auth.token_store import StoredToken, token_store
+from dynamic_mcp.face.auth.token_store import StoredToken
 from dynamic_mcp.system.text import escape
 
 _DAY_S = 24 * 3600.0
@@ -29,7 +30,7 @@ def create_token(context: Invocation, subject: str, roles: tuple[str, ...], expi
         raise InvalidArguments(f"`--as` needs a name of 1 to {_LONGEST_NAME} printable characters")
     lifetime_s = _parse_lifetime(expires)
     config = context.read_config()
-    token, stored_token = token_store(config.file).create(
+    token, stored_token = tokens_of(config).create(
         subject, tuple(dict.fromkeys(roles)), lifetime_s=lifetime_s, now=time.time()
     )
     record(context, config.file, "token.created", _facts(stored_token))
@@ -49,7 +50,7 @@ def create_token(context: Invocation, subject: str, roles: tuple[str, ...], expi
 
 def list_tokens(context: Invocation) -> None:
     """Print the tokens of a config. Raises DynamicMcpError."""
-    tokens = token_store(context.config_path()).load()
+    tokens = find_tokens(context).load()
     now = time.time()
     context.out.print_rows(
         [_row(each) for each in tokens],
@@ -62,7 +63,7 @@ def list_tokens(context: Invocation) -> None:
 def revoke_token(context: Invocation, id: str) -> None:
     """Revoke a token. Raises NotFound and DynamicMcpError."""
     file = context.config_path()
-    revoked = token_store(file).revoke(id)
+    revoked = find_tokens(context).revoke(id)
     record(context, file, "token.revoked", _facts(revoked))
     if context.out.is_json_requested:
         context.out.print_json(_row(revoked))

@@ -74,6 +74,7 @@ class Feature(Struct, frozen=True):
     own_tools: Mapping[str, str] = {}  # modules by the names of tools of ours: `make_tool` returns an `OwnTool`
     rules: Rules | None = None  # on the calls of servers
     opens: str = ""  # the slot of its step whose `prepare` runs before a config is applied
+    shares: str = ""  # the slot of its step that shows what other replicas share, before a call passes it
     steps: Mapping[str, str] = {}  # its step classes, by their slots in `proxy.chain.ORDER`
 
     @property
@@ -249,6 +250,7 @@ FEATURES = (
         keys=("settings.approval",),
         section="config:Approval",
         wanted_by=("asks",),
+        shares="approval",
         steps={"approval": "step:AskForApproval"},
         check="check",
         status="status",

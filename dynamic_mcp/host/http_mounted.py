@@ -38,6 +38,7 @@ class MountedService:
             self._background.create(tick(self.face), name="clock of the HTTP server")
         self.shutdown_timeout_s = http.shutdown_timeout_s
         await self._replicas.open_store(config)
+        self._providers.shared_store = self._proxy.shared_store
         # an address in `Host` cannot be the name of a page, so any is accepted where our hosts are not known
         options = make_options(http, config.max_message_bytes, own_hosts=LOOPBACK_HOSTS, accepts_any_address=True)
         authenticator = self._providers.make_authenticator(http, config.file)

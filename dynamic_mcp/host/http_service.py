@@ -93,6 +93,7 @@ class HttpService:
             refuse_unsafe(place)
         options = _read_options(http, place, max_body_bytes)
         await self._replicas.open_store(config)
+        self._providers.shared_store = self._proxy.shared_store
         authenticator = self._providers.make_authenticator(http, config_file)
         authenticator = add_login_pages(authenticator, http, self._proxy)
         face = self._face or HttpFace(self._proxy, options, authenticator=authenticator)

@@ -131,6 +131,9 @@ class _BaseStep:
     def record_update(self, group: Group, uri: str) -> None:
         """Called when a server has said that a resource has changed."""
 
+    def share(self, store: SharedStore | None) -> None:
+        """Called when the store that replicas share has become another one; its chains are compiled again."""
+
     def release(self, client: Client) -> None:
         """Called when a client has disconnected."""
 
@@ -421,6 +424,15 @@ class Chains:
         configs = tuple(configs)
         for step in self._steps.values():
             step.apply(configs)
+        self._open_shared()
+        self.reset()
+
+    def share(self, store: SharedStore | None) -> None:
+        """Share what this store has with other replicas from now on; None shares nothing."""
+        self.services.shared_store = store
+        for step in self._steps.values():
+            step.share(store)
+        self._open_shared()
         self.reset()
 
     def reset(self) -> None:
@@ -516,7 +528,16 @@ class Chains:
 
     def _list_openers(self, config: Config) -> list[AnyStep]:
         """Return the steps that open something for a config."""
-        slots = [each.opens for each in FEATURES if each.opens and each.is_wanted(config)]
+        return self._make_steps([each.opens for each in FEATURES if each.opens and each.is_wanted(config)])
+
+    def _open_shared(self) -> None:
+        """Make the steps that show what other replicas share."""
+        if self.services.shared_store is not None:
+            config = self.services.config
+            self._make_steps([each.shares for each in FEATURES if each.shares and each.is_wanted(config)])
+
+    def _make_steps(self, slots: Sequence[str]) -> list[AnyStep]:
+        """Return the steps of these slots."""
         return [self._step(number) for number in _STEPS if ORDER[number].slot in slots] if slots else []
 
     def _step(self, row: int) -> AnyStep:

@@ -145,7 +145,8 @@ class Proxy:
         return self._services.shared_store
 
     def set_shared_store(self, store: SharedStore | None) -> None:
-        self._services.shared_store = store
+        if store is not self._services.shared_store:
+            self._chains.share(store)
 
     @cached_property
     def _transparent(self) -> Transparent:

@@ -18,3 +18,8 @@ async def open_shared_store(config: Config) -> SharedStore | None:
         return None
     store: SharedStore | None = await feature.load(feature.store).open_store(config.cluster, config.file.parent)
     return store
+
+
+def has_shared_store(config: Config) -> bool:
+    """Return whether a config names a store."""
+    return getattr(config.cluster, "store", None) is not None

@@ -140,3 +140,24 @@ def test_check_says_what_to_do_about_a_token_that_is_never_accepted(cli: CliRunn
         each["what"] for each in found
     }
     assert all("openssl rand" in each["hint"] or "${" in each["hint"] for each in found)
+
+
+def test_replicas_that_share_a_store_have_their_tokens_there(cli: CliRunner, state: Path, tmp_path: Path) -> None:
+    store = (tmp_path / "shared" / "store.sqlite").as_uri().replace("file:", "sqlite:")
+    cluster = {"peers": ["http://127.0.0.1:9"], "keys": ["k" * 32], "name": "a", "store": store}
+    cli.configure({}, settings={**BEARER, "cluster": cluster})
+
+    made = cli.run("token", "create", "--as", "ci", "--json").json
+    assert [each["id"] for each in cli.run("token", "list").json] == [made["id"]]
+    assert not (state / "tokens").exists()
+    refused = cli.run("token", "create", "--as", "ci", "--expires", "never")
+    assert refused.code != 0
+    assert "a token that replicas share expires in 400 days at most" in refused.err
+    assert cli.run("token", "revoke", made["id"]).code == 0
+    assert cli.run("token", "list").json == []
+
+
+def test_a_token_can_be_revoked_while_the_config_is_invalid(serving: CliRunner) -> None:
+    made = serving.run("token", "create", "--as", "ci", "--json").json
+    serving.configure({}, settings={**BEARER, "unknown": 1})
+    assert serving.run("token", "revoke", made["id"]).code == 0

@@ -102,10 +102,10 @@ class NotedLimits(LimitRules):
         self.steps = steps
 
     def rates_for(self, tool: str) -> tuple[RateLimit, ...]:
-        return (NotedRate("a rate", "limits[0]", False, True, 1e-6, 1.0, self.steps),)
+        return (NotedRate("a rate", "limits[0]", False, True, False, 1e-6, 1.0, self.steps),)
 
     def concurrency_for(self, tool: str) -> tuple[ConcurrencyLimit, ...]:
-        return (NotedRoom("a room", "limits[1]", False, True, 5, self.steps),)
+        return (NotedRoom("a room", "limits[1]", False, True, False, 5, self.steps),)
 
 
 class NotedCache(CacheRules):

@@ -1,6 +1,7 @@
 """Our own tokens: those created by `dynamic-mcp token`, and those in the config.
 
-The token file is checked with every request, so that a revoked token is refused at once.
+What is created is looked up with every request, in a file that has changed or in memory, so that a revoked token is
+refused at once.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import time
 from asyncio import Future
 from collections.abc import Callable
 from hmac import compare_digest
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -28,6 +30,37 @@ _UNKNOWN = CredentialDenial("invalid_token", "unknown or revoked token")
 _EXPIRED = CredentialDenial("invalid_token", "the token has expired")
 
 
+class TokenReader(Protocol):
+    """What has been created."""
+
+    def read(self) -> tuple[StoredToken, ...]:
+        """Return all tokens; the same object as long as nothing has changed."""
+        ...
+
+
+class TokenFile:
+    """A `TokenReader` of the file of one config. If it cannot be read, none of its tokens is accepted."""
+
+    def __init__(self, store: TokenStore) -> None:
+        self._store = store
+        self._stamp: Stamp | str | None = "not read yet"
+        self._tokens: tuple[StoredToken, ...] = ()
+
+    def read(self) -> tuple[StoredToken, ...]:
+        stamp = stamp_of(self._store.file)
+        if stamp != self._stamp:
+            try:
+                self._tokens, self._stamp = self._store.load(), stamp
+            except DynamicMcpError as exc:
+                self._reject_all(str(exc))
+        return self._tokens
+
+    def _reject_all(self, why: str) -> None:
+        if self._stamp != why:
+            log.error("tokens created by `dynamic-mcp token` are not accepted: %s", why)
+        self._tokens, self._stamp = (), why
+
+
 class _CreatedToken(Struct, frozen=True):
     """A created token, and the authentication that it stands for."""
 
@@ -40,13 +73,13 @@ class BearerProvider(Provider):
 
     name = "bearer"
 
-    def __init__(self, config: BearerAuth, store: TokenStore, *, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, config: BearerAuth, tokens: TokenReader, *, now: Callable[[], float] = time.time) -> None:
         self._configured = [
             (hash_of(each.token), _authentication(each.subject, each.roles)) for each in config.tokens
         ]
-        self._store = store
+        self._reader = tokens
+        self._tokens: tuple[StoredToken, ...] = ()
         self._now = now
-        self._stamp: Stamp | str | None = "not read yet"
         self._created: dict[str, _CreatedToken] = {}
         self._by_identity: dict[int, _CreatedToken] = {}
 
@@ -57,10 +90,11 @@ class BearerProvider(Provider):
     def authenticate(self, head: RequestHead, token: str | None) -> AuthResult | Future[AuthResult]:
         if token is None:
             return _UNKNOWN
+        configured = self._find_configured(hash_of(token))
+        return self._find_created(token) if configured is None else configured
+
+    def _find_created(self, token: str) -> AuthResult:
         digest = hash_of(token)
-        authentication = self._find_configured(digest)
-        if authentication is not None:
-            return authentication
         self._refresh()
         created = self._created.get(digest)
         if created is None or not compare_digest(created.token.hash, digest):
@@ -86,23 +120,10 @@ class BearerProvider(Provider):
         return found
 
     def _refresh(self) -> None:
-        """Read the file if it has changed. If it cannot be read, none of its tokens is accepted."""
-        stamp = stamp_of(self._store.file)
-        if stamp == self._stamp:
-            return
-        try:
-            tokens = self._store.load()
-        except DynamicMcpError as exc:
-            self._reject_all(str(exc))
-            return
-        self._stamp = stamp
-        self._set_tokens(tokens)
-
-    def _reject_all(self, why: str) -> None:
-        if self._stamp != why:
-            log.error("tokens created by `dynamic-mcp token` are not accepted: %s", why)
-        self._stamp = why
-        self._set_tokens(())
+        tokens = self._reader.read()
+        if tokens is not self._tokens:
+            self._tokens = tokens
+            self._set_tokens(tokens)
 
     def _set_tokens(self, tokens: tuple[StoredToken, ...]) -> None:
         before, self._created = self._created, {}

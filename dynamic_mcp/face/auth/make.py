@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dynamic_mcp.config import auth
 from dynamic_mcp.config.http import Http
 from dynamic_mcp.config.issuers import issuer_of
-from dynamic_mcp.face.auth.bearer import BearerProvider
+from dynamic_mcp.face.auth.bearer import BearerProvider, TokenFile
 from dynamic_mcp.face.auth.chain import AuthChain
 from dynamic_mcp.face.auth.forwarded import ForwardedProvider
 from dynamic_mcp.face.auth.guesses import TokenGuesses
@@ -19,12 +20,21 @@ from dynamic_mcp.face.auth.token_store import token_store
 from dynamic_mcp.face.http.authenticator import Authenticator, LocalAuthenticator
 from dynamic_mcp.features.table import FEATURES
 
-# What a provider depends on: its config, its URL and paths, the config file of its tokens, and settings of its pages.
+if TYPE_CHECKING:
+    from dynamic_mcp.system.shared_store import SharedStore
+
+# What a provider depends on: its config, its URL and paths, the config file of its tokens, and what else is its own:
+# settings of its pages, or the store of its tokens.
 _Key = tuple[auth.Provider, str | None, str, str, Path, tuple[object, ...]]
 
 
 class ProviderPool:
-    """The providers of all versions of a config; those of unchanged entries are the same objects."""
+    """The providers of all versions of a config; those of unchanged entries are the same objects.
+
+    With a `shared_store`, tokens that were created are those of all replicas.
+    """
+
+    shared_store: SharedStore | None = None
 
     def __init__(self) -> None:
         self._providers: dict[_Key, Provider] = {}
@@ -34,17 +44,17 @@ class ProviderPool:
         """Return the authenticator for this version. Providers of other versions stay open."""
         if not http.auth:
             return LocalAuthenticator()
-        for key in _keys(http, config_file):
+        for key in self._keys(http, config_file):
             if key not in self._providers:
-                self._providers[key] = _make_provider(key[0], http, config_file)
-        providers = [self._providers[key] for key in _keys(http, config_file)]
+                self._providers[key] = _make_provider(key[0], http, config_file, self.shared_store)
+        providers = [self._providers[key] for key in self._keys(http, config_file)]
         scopes = _required_scopes(http)
         self._guesses.trust(http.forwarders)
         return AuthChain(providers, _make_metadata(http, scopes), scopes=scopes, guesses=self._guesses)
 
     async def keep_only(self, http: Http, config_file: Path) -> None:
         """Close the providers that this version does not use."""
-        kept = set(_keys(http, config_file))
+        kept = set(self._keys(http, config_file))
         unused = [self._providers.pop(key) for key in [*self._providers] if key not in kept]
         for each in unused:
             await each.close()
@@ -52,26 +62,35 @@ class ProviderPool:
     async def close(self) -> None:
         await self.keep_only(Http(), Path())
 
+    def _keys(self, http: Http, config_file: Path) -> list[_Key]:
+        endpoint = (http.public_url, http.path, http.root_path, config_file)
+        return [(each, *endpoint, self._own_needs(each, http)) for each in http.auth]
 
-def _make_provider(config: auth.Provider, http: Http, config_file: Path) -> Provider:
+    def _own_needs(self, config: auth.Provider, http: Http) -> tuple[object, ...]:
+        match config:
+            case auth.LoginAuth():
+                return (http.trusted_proxies, _forwarded(http))
+            case auth.BearerAuth():
+                return (self.shared_store,)
+        return ()
+
+
+def _make_provider(
+    config: auth.Provider, http: Http, config_file: Path, shared_store: SharedStore | None
+) -> Provider:
     match config:
+        case auth.BearerAuth() if shared_store is not None:
+            from dynamic_mcp.face.auth.shared_tokens import SharedBearerProvider, SharedTokens
+
+            return SharedBearerProvider(config, SharedTokens(shared_store))
         case auth.BearerAuth():
-            return BearerProvider(config, token_store(config_file))
+            return BearerProvider(config, TokenFile(token_store(config_file)))
         case auth.Forwarded():
             return ForwardedProvider(config)
         case auth.Jwt():
             return make_jwt(config, http)
         case _:
             return _make_by_feature(config, http, config_file)
-
-
-def _keys(http: Http, config_file: Path) -> list[_Key]:
-    endpoint = (http.public_url, http.path, http.root_path, config_file)
-    return [(each, *endpoint, _page_needs(each, http)) for each in http.auth]
-
-
-def _page_needs(config: auth.Provider, http: Http) -> tuple[object, ...]:
-    return (http.trusted_proxies, _forwarded(http)) if isinstance(config, auth.LoginAuth) else ()
 
 
 def _forwarded(http: Http) -> auth.Forwarded | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 
@@ -24,7 +24,7 @@ PREFIX = "dmcp_"
 _RANDOM_BYTES = 32
 _FORMAT = 1
 _MAX_BYTES = 4 << 20
-_MAX_TOKENS = 5000
+MAX_TOKENS = 5000
 _ID_LENGTH = 8
 # A command holds the lock only while it reads and writes the file.
 _LOCK_WITHIN_S = 10.0
@@ -84,17 +84,9 @@ class TokenStore:
         self, subject: str, roles: tuple[str, ...], *, lifetime_s: float | None, now: float
     ) -> tuple[str, StoredToken]:
         """Create a token; return it and its stored form. Raises DynamicMcpError."""
-        expires_at = None if lifetime_s is None else int(now + lifetime_s)
         with self._locked():
             tokens = self.load()
-            if len(tokens) >= _MAX_TOKENS:
-                hint = "`dynamic-mcp token list` shows them, `dynamic-mcp token revoke ID` removes one"
-                raise DynamicMcpError(f"there are already {_MAX_TOKENS} tokens", hint=hint)
-            while True:
-                token = PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
-                stored = StoredToken(hash_of(token), subject, roles, int(now), expires_at)
-                if all(stored.id != each.id for each in tokens):
-                    break
+            token, stored = make_token(subject, roles, tokens, lifetime_s=lifetime_s, now=now)
             self._save((*tokens, stored))
         return token, stored
 
@@ -106,14 +98,7 @@ class TokenStore:
         """
         with self._locked():
             tokens = self.load()
-            matches = [each for each in tokens if id and each.id.startswith(id)]
-            exact = [each for each in matches if each.id == id]
-            hint = "`dynamic-mcp token list` shows the tokens of a config"
-            if not matches:
-                raise NotFound("token", id, [each.id for each in tokens], hint=hint)
-            if len(matches) > 1 and not exact:
-                raise InvalidArguments(f"several tokens start with `{id}`", hint=hint)
-            revoked = (exact or matches)[0]
+            revoked = find_token(tokens, id)
             self._save(tuple(each for each in tokens if each is not revoked))
         return revoked
 
@@ -131,6 +116,33 @@ class TokenStore:
             ) from exc
         except OSError as exc:
             raise DynamicMcpError(f"could not change the tokens in `{self.file}`: {os_reason(exc)}") from exc
+
+
+def make_token(
+    subject: str, roles: tuple[str, ...], others: Sequence[StoredToken], *, lifetime_s: float | None, now: float
+) -> tuple[str, StoredToken]:
+    """Return a new token, and its stored form, whose id none of the others has. Raises DynamicMcpError."""
+    if len(others) >= MAX_TOKENS:
+        hint = "`dynamic-mcp token list` shows them, `dynamic-mcp token revoke ID` removes one"
+        raise DynamicMcpError(f"there are already {MAX_TOKENS} tokens", hint=hint)
+    expires_at = None if lifetime_s is None else int(now + lifetime_s)
+    while True:
+        token = PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
+        stored = StoredToken(hash_of(token), subject, roles, int(now), expires_at)
+        if all(stored.id != each.id for each in others):
+            return token, stored
+
+
+def find_token(tokens: Sequence[StoredToken], id: str) -> StoredToken:
+    """Return the token with an id, or with the only one that begins so. Raises NotFound and InvalidArguments."""
+    matches = [each for each in tokens if id and each.id.startswith(id)]
+    exact = [each for each in matches if each.id == id]
+    hint = "`dynamic-mcp token list` shows the tokens of a config"
+    if not matches:
+        raise NotFound("token", id, [each.id for each in tokens], hint=hint)
+    if len(matches) > 1 and not exact:
+        raise InvalidArguments(f"several tokens start with `{id}`", hint=hint)
+    return (exact or matches)[0]
 
 
 def hash_of(token: str) -> str:

@@ -41,7 +41,7 @@ from dynamic_mcp.features.approvals.questions import (
     for_any_arguments,
     use_grant,
 )
-from dynamic_mcp.features.approvals.queue import ApprovalServer, Queue, Receive
+from dynamic_mcp.features.approvals.queue import ApprovalServer, CallSharing, Queue, Receive
 from dynamic_mcp.features.approvals.store import ApprovalDecision, QueuedApproval, Scope, make_id
 from dynamic_mcp.features.approvals.subject import Right, Subject, digest_of_state, identify, state_digest
 from dynamic_mcp.groups.catalog import ListKind
@@ -117,6 +117,11 @@ class HumanApproval:
             self._close(self._approvals.drop("the config has changed"), "the config has changed")
             for plan in self._plans:
                 plan.grants.clear()
+
+    def share(self, make: Callable[[ApprovalServer], CallSharing] | None) -> None:
+        """Have calls decided at any replica from now on, or at this one alone; see `Queue.share`."""
+        if self._queue is not None:
+            self._queue.share(make)
 
     def release(self, client: Client) -> None:
         """Forget the approvals for the session of a disconnected client."""

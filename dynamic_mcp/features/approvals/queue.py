@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from msgspec import structs
 
@@ -40,6 +41,16 @@ _LONGEST_DESCRIPTION = 2000
 Receive = Callable[[ApprovalDecision], None]
 
 
+class CallSharing(Protocol):
+    """Shows the calls of this replica at others."""
+
+    async def add(self, pending: QueuedApproval) -> None: ...
+
+    def remove(self, id: str) -> None: ...
+
+    async def close(self) -> None: ...
+
+
 class Queue:
     """The questions of one proxy that commands can answer. `notify` notifies a user of a new one."""
 
@@ -47,8 +58,15 @@ class Queue:
         self._server = server
         self._notify = notify
         self._config = config
+        self._shared: CallSharing | None = None
         self._puts: dict[str, asyncio.Task[bool]] = {}
         self._tasks = TaskSet(log)
+
+    def share(self, make: Callable[[ApprovalServer], CallSharing] | None) -> None:
+        """Show calls at other replicas, and theirs here, from now on, by what `make` makes; or no longer."""
+        if self._shared is not None:
+            self._tasks.create(self._shared.close(), name="end of calls of other replicas")
+        self._shared = None if make is None else make(self._server)
 
     def has(self, question: ApprovalQuestion) -> bool:
         return question.id in self._puts
@@ -72,16 +90,21 @@ class Queue:
             return False
         if question.verdict is not None:  # meanwhile
             self._server.remove(question.id)
-        else:
-            self._notify(pending)
+            return True
+        if self._shared is not None:
+            self._tasks.create(self._shared.add(pending), name="a call for other replicas")
+        self._notify(pending)
         return True
 
     def remove(self, question: ApprovalQuestion, why: str) -> None:
         if self._puts.pop(question.id, None) is not None:
             self._server.remove(question.id, why)
+            if self._shared is not None:
+                self._shared.remove(question.id)
 
     async def close(self) -> None:
         self._puts.clear()
+        self.share(None)
         await self._tasks.wait()
         await self._server.close()
 
@@ -150,7 +173,7 @@ class ApprovalServer:
                 await asyncio.to_thread(self._touch, [*self._pending])
             removed, self._removed = self._removed, {}
             decisions = await asyncio.to_thread(self._synchronize, dict(self._pending), removed)
-            answers = {id: self._decide(id, decision) for id, decision in decisions.items()}
+            answers = {id: await self.decide(id, decision) for id, decision in decisions.items()}
             if answers:
                 await asyncio.to_thread(self._write_answers, answers)
             elif self._pending:
@@ -163,18 +186,25 @@ class ApprovalServer:
             if pending.expires <= now:
                 self.remove(id, "it has expired")
 
-    def _decide(self, id: str, decision: ApprovalDecision) -> ApprovalAnswer:
+    async def decide(self, id: str, decision: ApprovalDecision) -> ApprovalAnswer:
+        """Return what comes of a decision about a call that waits here."""
         pending = self._pending.get(id)
         if pending is None:
             return ApprovalAnswer(outcome="gone", reason=self._removed.get(id, "it was decided before"))
         if fault := _find_fault(decision, pending):
             log.warning("a decision about the call that waits as %s does not count: %s", id, fault)
             return ApprovalAnswer(outcome="refused", reason=fault)
+        answer = await self.judge(decision)
+        if answer.outcome != "refused":
+            self.remove(id, answer.reason or "it was decided before")
+        return answer
+
+    async def judge(self, decision: ApprovalDecision) -> ApprovalAnswer:
+        """Return the answer to a decision that fits its call."""
         try:
             self._receive(decision)
         except DynamicMcpError as exc:
             return ApprovalAnswer(outcome="refused", reason=str(exc))
-        self.remove(id)
         return ApprovalAnswer(outcome="taken")
 
     # --- in a thread ---------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from dynamic_mcp.proxy.request import CallPlan, Next, Request, Restart, Upstream
 
 if TYPE_CHECKING:  # loaded with the first rule that asks
     from dynamic_mcp.features.approvals.human import HumanApproval
+    from dynamic_mcp.system.shared_store import SharedStore
 
 
 def make_approval(services: Services) -> HumanApproval:
@@ -67,6 +68,10 @@ class AskForApproval(ChangingStep):
         if self._human is not None:
             self._human.release(client)
 
+    def share(self, store: SharedStore | None) -> None:
+        if self._human is not None:
+            self._share(self._human, store)
+
     async def close(self) -> None:
         if self._human is not None:
             await self._human.close()
@@ -75,7 +80,20 @@ class AskForApproval(ChangingStep):
         if self._human is None:
             self._human = self._make(self.services)
             self.services.approvals = self._human.counts
+            if self.services.shared_store is not None:
+                self._share(self._human, self.services.shared_store)
         return self._human
+
+    def _share(self, human: HumanApproval, store: SharedStore | None) -> None:
+        folder = self.services.state_folder
+        if store is None or folder is None:
+            human.share(None)
+            return
+        from dynamic_mcp.features.approvals.shared import SharedCalls
+        from dynamic_mcp.features.approvals.store import FOLDER
+
+        config = str(self.services.config.file)
+        human.share(lambda server: SharedCalls(store, server, folder / FOLDER, config))
 
     def _find_right(self, call: UpstreamRequest, decision: Decision) -> Right | None:
         """Return why the client may make the call; None without access rules."""

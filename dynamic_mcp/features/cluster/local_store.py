@@ -203,7 +203,7 @@ class LocalStore:
         await self._run(lambda connection: self._send(connection, space, message))
 
     def subscribe(self, space: StoreSpace, on_message: Callable[[bytes | None], object]) -> Callable[[], None]:
-        if not self._is_looking:
+        if not self._is_looking and not self._is_closed:
             self._is_looking = True
             self._thread.submit(self._skip_messages)  # before anything that is sent from now on
             self._tasks.create(self._look(), name="messages of the shared store")

@@ -11,6 +11,8 @@ from dynamic_mcp.config.types import Globs, Rate
 
 # What gets a separate count.
 Counted = Literal["person", "tool"]
+# What happens while the store that replicas share cannot be used.
+Fallback = Literal["count", "refuse"]
 
 
 class Limit(CallRule, frozen=True):
@@ -37,6 +39,12 @@ class Limit(CallRule, frozen=True):
         "The maximum number of calls of these tools at once; further ones wait. `concurrency` is about the whole"
         " server.",
     ] = None
+
+    without_store: Annotated[
+        Fallback,
+        "What replicas that share a store do while it cannot be used: `count` the calls, each replica by itself, or"
+        " `refuse` them. Default: `count`.",
+    ] = "count"
 
     def __post_init__(self) -> None:
         if self.rate is None and self.concurrent is None:

@@ -34,6 +34,7 @@ class CallLimit(Struct, frozen=True):
     id: str
     per_person: bool
     per_tool: bool
+    needs_store: bool  # no call passes while replicas that share a store cannot use it
 
     def name_for(self, person: Hashable, tool: str) -> Hashable:
         """Return the key of the count that a call belongs to."""
@@ -111,15 +112,16 @@ class _CompiledLimit(Struct, frozen=True):
     @staticmethod
     def of(limit: Limit, server: str) -> _CompiledLimit:
         scope = [server, limit.tools, limit.per_person, limit.per_tool]
+        counts = (limit.per_person, limit.per_tool, limit.without_store == "refuse")
         rate = concurrency = None
         if limit.rate is not None:
             key = wire.encode([*scope, limit.rate, limit.capacity]).decode()
             interval_s = 1 / limit.rate
             slack_s = interval_s * (limit.capacity - 1)
-            rate = RateLimit(key, limit.id, limit.per_person, limit.per_tool, interval_s, slack_s)
+            rate = RateLimit(key, limit.id, *counts, interval_s, slack_s)
         if limit.concurrent is not None:
             key = wire.encode(scope).decode()
-            concurrency = ConcurrencyLimit(key, limit.id, limit.per_person, limit.per_tool, limit.concurrent)
+            concurrency = ConcurrencyLimit(key, limit.id, *counts, limit.concurrent)
         return _CompiledLimit(Globs(limit.tools), rate, concurrency)
 
 

@@ -1,4 +1,7 @@
-"""The limits steps: count one proxy's calls. The counts survive a reload."""
+"""The limits steps: count one proxy's calls, or those of all replicas that share a store.
+
+The counts survive a reload. Which of both it is, is decided when a chain is compiled.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dynamic_mcp.errors import Busy, RateLimited, TimedOut
-from dynamic_mcp.features.limits.limits import Buckets, ConcurrencyLimit, CountNames, LimitRules, RateLimit
+from dynamic_mcp.features.limits.limits import (
+    Buckets,
+    ConcurrencyLimit,
+    CountNames,
+    LimitRules,
+    RateLimit,
+    RateRefusal,
+)
 from dynamic_mcp.groups.activity import MAX_QUEUED
 from dynamic_mcp.groups.limiter import Limiter
 from dynamic_mcp.mcp.wire import Frame
@@ -17,7 +27,9 @@ from dynamic_mcp.proxy.request import Next, UpstreamRequest
 from dynamic_mcp.system.text import pluralize
 
 if TYPE_CHECKING:
+    from dynamic_mcp.features.limits.shared import SharedPlaces, SharedRates
     from dynamic_mcp.proxy.view import GroupView
+    from dynamic_mcp.system.shared_store import SharedStore
 
 # The number of limiters, including unused ones.
 MAX_LIMITERS = 2000
@@ -40,7 +52,15 @@ class LimitRate(Step):
     def bind(self, group: GroupView, tool: str | None, next: Next) -> Next:
         limits = group.find_rules("limits", LimitRules)
         rates = () if limits is None else limits.rates_for(tool or "")
-        return partial(self._count, rates, CountNames(rates, tool or "").find, next)
+        find_names, store = CountNames(rates, tool or "").find, self.services.shared_store
+        if store is None:
+            return partial(self._count, rates, find_names, next)
+        from dynamic_mcp.features.limits.shared import SharedRates
+
+        return partial(self._count_together, SharedRates(store, self._take), rates, find_names, next)
+
+    def _take(self, rates: Sequence[RateLimit], names: Sequence[Hashable]) -> RateRefusal | None:
+        return self._buckets.take(rates, names, self._clock.now())
 
     def _count(
         self, rates: Sequence[RateLimit], find_names: FindNames, next: Next, call: UpstreamRequest
@@ -48,10 +68,22 @@ class LimitRate(Step):
         """Count a call. Raises RateLimited if there were too many."""
         refusal = self._buckets.take(rates, find_names(call.request.client.principal), self._clock.now())
         if refusal is not None:
-            if call.request.observation is not None:
-                call.request.observation.note_refusal(refusal.rule)
-            raise RateLimited(_label(call), refusal.rule, refusal.wait_s)
+            raise _to_error(refusal, call)
         return next(call)
+
+    async def _count_together(
+        self,
+        shared: SharedRates,
+        rates: Sequence[RateLimit],
+        find_names: FindNames,
+        next: Next,
+        call: UpstreamRequest,
+    ) -> Frame:
+        """Count a call with those of other replicas. Raises RateLimited and StoreDown."""
+        refusal = await shared.take(rates, find_names(call.request.client.principal), _label(call))
+        if refusal is not None:
+            raise _to_error(refusal, call)
+        return await next(call)
 
 
 class LimitConcurrency(Step):
@@ -61,6 +93,7 @@ class LimitConcurrency(Step):
         super().__init__(services)
         self._max_queued = max_queued
         self._limiters: dict[Hashable, Limiter] = {}
+        self._shared: SharedPlaces | None = None
 
     def is_wanted(self, group: GroupView, tool: str | None) -> bool:
         limits = group.find_rules("limits", LimitRules)
@@ -69,7 +102,41 @@ class LimitConcurrency(Step):
     def bind(self, group: GroupView, tool: str | None, next: Next) -> Next:
         limits = group.find_rules("limits", LimitRules)
         found = () if limits is None else limits.concurrency_for(tool or "")
-        return partial(self._pass, found, CountNames(found, tool or "").find, next)
+        find_names, store = CountNames(found, tool or "").find, self.services.shared_store
+        if store is not None:  # after a place here, so that clients take turns and few calls wait in the store
+            next = partial(self._pass_together, self._find_shared(store), found, find_names, next)
+        return partial(self._pass, found, find_names, next)
+
+    def share(self, store: SharedStore | None) -> None:
+        if self._shared is not None:
+            self._shared.end()
+            self._shared = None
+
+    def _find_shared(self, store: SharedStore) -> SharedPlaces:
+        if self._shared is None:
+            from dynamic_mcp.features.limits.shared import SharedPlaces
+
+            self._shared = SharedPlaces(store)
+        return self._shared
+
+    async def _pass_together(
+        self,
+        shared: SharedPlaces,
+        limits: Sequence[ConcurrencyLimit],
+        find_names: FindNames,
+        next: Next,
+        call: UpstreamRequest,
+    ) -> Frame:
+        """Pass a call on while it holds a place among the calls of all replicas. Raises StoreDown and TimedOut."""
+        try:
+            async with asyncio.timeout(call.timeout_s):
+                holder = await shared.acquire(limits, find_names(call.request.client.principal), _label(call))
+        except TimeoutError:
+            raise _too_late(limits[0], call) from None
+        try:
+            return await next(call)
+        finally:
+            shared.release(holder)
 
     async def _pass(
         self, limits: Sequence[ConcurrencyLimit], find_names: FindNames, next: Next, call: UpstreamRequest
@@ -106,8 +173,7 @@ class LimitConcurrency(Step):
                 for limit, name in zip(limits, names, strict=True):
                     held.append(await self._acquire(limit, name, call))
         except TimeoutError:
-            why = f"waited {call.timeout_s:g} s for one of {_in_words(limit)}; nothing was sent"
-            raise TimedOut(call.group.name, f"{_label(call)} {why}") from None
+            raise _too_late(limit, call) from None
 
     async def _acquire(self, limit: ConcurrencyLimit, name: Hashable, call: UpstreamRequest) -> Limiter:
         client, limiter = call.request.client, self._find_limiter(limit, name)
@@ -125,6 +191,21 @@ class LimitConcurrency(Step):
         elif limiter.limit != limit.places:
             limiter.resize(limit.places)
         return limiter
+
+    async def close(self) -> None:
+        if self._shared is not None:
+            await self._shared.close()
+
+
+def _to_error(refusal: RateRefusal, call: UpstreamRequest) -> RateLimited:
+    if call.request.observation is not None:
+        call.request.observation.note_refusal(refusal.rule)
+    return RateLimited(_label(call), refusal.rule, refusal.wait_s)
+
+
+def _too_late(limit: ConcurrencyLimit, call: UpstreamRequest) -> TimedOut:
+    why = f"waited {call.timeout_s:g} s for one of {_in_words(limit)}; nothing was sent"
+    return TimedOut(call.group.name, f"{_label(call)} {why}")
 
 
 def _label(call: UpstreamRequest) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from dynamic_mcp.config.auth import BearerAuth
 from dynamic_mcp.errors import DynamicMcpError, NotFound
-from dynamic_mcp.face.auth.bearer import BearerProvider
+from dynamic_mcp.face.auth.bearer import BearerProvider, TokenFile
 from dynamic_mcp.face.auth.provider import CredentialDenial
 from dynamic_mcp.face.auth.token_store import TokenStore
 from dynamic_mcp.identity import Authentication, Principal
@@ -31,7 +31,7 @@ class Wall:
 
 
 def provider(store: TokenStore, config: BearerAuth = BEARER, wall: Wall | None = None) -> BearerProvider:
-    return BearerProvider(config, store, now=wall or Wall())
+    return BearerProvider(config, TokenFile(store), now=wall or Wall())
 
 
 def found(known: BearerProvider, token: str) -> Authentication:

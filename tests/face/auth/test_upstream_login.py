@@ -11,7 +11,7 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 from msgspec.structs import replace
 
-from dynamic_mcp.face.auth.bearer import BearerProvider
+from dynamic_mcp.face.auth.bearer import BearerProvider, TokenFile
 from dynamic_mcp.face.auth.chain import AuthChain
 from dynamic_mcp.face.auth.forwarded import ForwardedProvider
 from dynamic_mcp.face.auth.token_store import TokenStore
@@ -306,7 +306,9 @@ async def test_who_has_logged_in_behind_a_reverse_proxy_must_be_the_one_that_it_
     origin = "https://front.test"
     config = replace(remote(server.mcp_url), login_of=Principal(origin, "ann"))
     links = LoginLinks(lambda: origin)
-    chain = AuthChain([ForwardedProvider(FORWARDED), BearerProvider(BEARER, TokenStore(tmp_path, tmp_path / "c"))])
+    chain = AuthChain(
+        [ForwardedProvider(FORWARDED), BearerProvider(BEARER, TokenFile(TokenStore(tmp_path, tmp_path / "c")))]
+    )
     aliases = {origin: "forwarded"}
     pages = UpstreamLoginPages(links, chain.authenticate, base_url=origin, aliases=aliases)
     link = links.send(bearer(config, tmp_path), Principal(origin, "ann"))

@@ -1,0 +1,237 @@
+"""Calls that wait at any replica are shown at all that share a store, and one decision about each counts.
+
+Each replica shows the calls of the others in its own folder, so commands need no other way to them. A decision goes
+to the replica whose call it is, by a compare-and-set of its entry; that replica alone judges it, and answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import time
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+from msgspec import DecodeError, Struct, structs
+
+from dynamic_mcp.features.approvals.questions import MAX_OPEN_OF_ALL
+from dynamic_mcp.features.approvals.queue import ApprovalServer
+from dynamic_mcp.features.approvals.store import ApprovalAnswer, ApprovalDecision, QueuedApproval
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.system.decoding import decode_as
+from dynamic_mcp.system.shared_store import ABSENT, SharedStore, StoredEntry, StoreSpace, StoreUnavailable
+from dynamic_mcp.system.store_copies import Mirror
+from dynamic_mcp.system.task_set import TaskSet
+
+log = logging.getLogger(__name__)
+
+CALLS = StoreSpace("approvals", most_listed=MAX_OPEN_OF_ALL)
+# A larger call is shown at its own replica alone.
+_MOST_BYTES = 64 << 10
+# How long the replica of a call may take to answer a decision, and how long its answer is kept.
+_ANSWER_WITHIN_S = 5.0
+_ANSWER_KEPT_S = 60.0
+_GONE = ApprovalAnswer(outcome="gone", reason="it was decided elsewhere, or has expired")
+_SILENT = ApprovalAnswer(outcome="refused", reason="the replica whose call it is does not answer")
+
+
+class SharedCall(Struct, frozen=True):
+    """An entry: a call of the replica `owner`, the decision about it with its nonce, and the owner's answer."""
+
+    pending: QueuedApproval
+    owner: str
+    decision: ApprovalDecision | None = None
+    nonce: str = ""
+    answer: ApprovalAnswer | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.answer is None or self.answer.outcome == "refused"
+
+    def left_s(self, now: float) -> float:
+        return max(self.pending.expires - now, 1.0)
+
+
+class SharedCalls:
+    """The calls of this replica, which wait in `server`, for the others, and those of the others in its folder."""
+
+    def __init__(self, store: SharedStore, server: ApprovalServer, folder: Path, config: str) -> None:
+        self.store = store
+        self._server = server
+        self._others = _OtherCalls(folder, self)
+        self._config = config
+        self._owner = secrets.token_hex(8)
+        self._own: dict[str, QueuedApproval] = {}
+        self._deciding: set[str] = set()  # of these
+        self._shown: dict[str, asyncio.Task[None]] = {}  # those of others
+        self._changed = asyncio.Event()
+        self._tasks = TaskSet(log)
+        self._mirror = Mirror(store, CALLS)
+        self._mirror.on_change(self._read)
+        self._tasks.create(self._mirror.run(), name="calls that wait at other replicas")
+        self._forget_reset = store.on_reset(self._restore)
+
+    def __repr__(self) -> str:
+        return f"<SharedCalls, {len(self._shown)} of other replicas>"
+
+    # --- calls of this replica ---------------------------------------------------------------------------
+
+    async def add(self, pending: QueuedApproval) -> None:
+        """Show a call at the other replicas; without the store, it waits here alone."""
+        value = wire.encode(SharedCall(pending, self._owner))
+        if len(value) > _MOST_BYTES:
+            log.warning("the call that waits as %s is too large to be shown at other replicas", pending.id)
+            return
+        self._own[pending.id] = pending
+        if not await self._write(pending, value):
+            self._own.pop(pending.id, None)
+            log.warning("another call waits as %s at another replica", pending.id)
+        elif pending.id not in self._own:  # it has ended meanwhile
+            await self._delete(pending.id)
+
+    async def _write(self, pending: QueuedApproval, value: bytes) -> bool:
+        """Write a new entry, unless there is one, which may have a decision; return False then."""
+        left_s = max(pending.expires - time.time(), 1.0)
+        try:
+            version = await self.store.compare_and_set(CALLS, pending.id, value, left_s, expected=ABSENT)
+        except StoreUnavailable as exc:
+            log.warning("the call that waits as %s is not shown at other replicas: %s", pending.id, exc)
+            return True
+        return version is not None
+
+    def remove(self, id: str) -> None:
+        """Stop showing a call of this replica."""
+        is_shown = self._own.pop(id, None) is not None
+        if is_shown and id not in self._deciding:  # else its answer follows
+            self._tasks.create(self._delete(id), name="end of an approval")
+
+    def _restore(self) -> None:
+        """Called when the store may have been emptied."""
+        for each in self._own.values():
+            value = wire.encode(SharedCall(each, self._owner))
+            self._tasks.create(self._write(each, value), name="a call for an emptied store")
+
+    async def _delete(self, id: str) -> None:
+        try:
+            await self.store.delete(CALLS, id)
+        except StoreUnavailable as exc:  # it expires
+            log.debug("the approval %s stays in the shared store: %s", id, exc)
+
+    async def _take(self, entry: StoredEntry, call: SharedCall, decision: ApprovalDecision) -> None:
+        """Judge another replica's decision about a call of this one, and answer it."""
+        answer = await self._server.decide(entry.name, decision)
+        judged = structs.replace(call, decision=None, answer=answer)
+        ttl_s = call.left_s(time.time()) if judged.is_open else _ANSWER_KEPT_S
+        try:
+            await self.store.compare_and_set(CALLS, entry.name, wire.encode(judged), ttl_s, expected=entry.version)
+        except StoreUnavailable as exc:
+            log.warning("the decision about the call that waits as %s is not answered: %s", entry.name, exc)
+        finally:
+            self._deciding.discard(entry.name)
+
+    # --- calls of other replicas -------------------------------------------------------------------------
+
+    async def pass_on(self, decision: ApprovalDecision) -> ApprovalAnswer:
+        """Send a decision to the replica whose call it is about, and return that one's answer."""
+        try:
+            entry = await self.store.get(CALLS, decision.id)
+            call = None if entry is None else _decode(entry)
+            if entry is None or call is None or not call.is_open:
+                return _GONE
+            if call.decision is not None:
+                return ApprovalAnswer(outcome="refused", reason="another decision about it is on its way")
+            return await self._send(entry, call, decision)
+        except StoreUnavailable as exc:
+            return ApprovalAnswer(outcome="refused", reason=f"{exc}; see whether the call still waits")
+        except ValueError:
+            return ApprovalAnswer(outcome="refused", reason="its arguments are too large for the shared store")
+
+    async def _send(self, entry: StoredEntry, call: SharedCall, decision: ApprovalDecision) -> ApprovalAnswer:
+        decided = structs.replace(call, decision=decision, nonce=secrets.token_hex(8), answer=None)
+        left_s = call.left_s(time.time())
+        version = await self.store.compare_and_set(
+            CALLS, entry.name, wire.encode(decided), left_s, expected=entry.version
+        )
+        if version is None:
+            return ApprovalAnswer(outcome="refused", reason="another decision about it came first")
+        try:
+            async with asyncio.timeout(_ANSWER_WITHIN_S):
+                return await self._wait_for_answer(entry.name, decided.nonce)
+        except TimeoutError:
+            pass
+        withdrawn = await self.store.compare_and_set(CALLS, entry.name, wire.encode(call), left_s, expected=version)
+        return _GONE if withdrawn is None else _SILENT
+
+    async def _wait_for_answer(self, id: str, nonce: str) -> ApprovalAnswer:
+        while True:
+            changed = self._changed
+            entry = await self.store.get(CALLS, id)
+            call = None if entry is None else _decode(entry)
+            if call is None or call.nonce != nonce:
+                return _GONE
+            if call.answer is not None:
+                return call.answer
+            await changed.wait()
+
+    async def _show(self, pending: QueuedApproval) -> None:
+        """Show a call in the folder of this replica, as one of this process."""
+        here = structs.replace(pending, pid=os.getpid(), config=self._config)
+        try:
+            await self._others.put(here)
+        except FileExistsError:  # replicas of one user have one folder
+            log.debug("the call that waits as %s is shown already", pending.id)
+        except OSError as exc:
+            log.warning("`dynamic-mcp approve` cannot show a call of another replica: %s", exc)
+
+    # --- both --------------------------------------------------------------------------------------------
+
+    def _read(self) -> None:
+        """Called when entries have changed."""
+        calls = {entry.name: (entry, call) for entry in self._mirror.entries if (call := _decode(entry)) is not None}
+        for entry, call in calls.values():
+            is_new = call.decision is not None and call.answer is None and entry.name not in self._deciding
+            if call.owner == self._owner and call.decision is not None and is_new:
+                self._deciding.add(entry.name)
+                self._tasks.create(self._take(entry, call, call.decision), name="a decision of another replica")
+        self._show_others({id: call for id, (_, call) in calls.items() if call.owner != self._owner and call.is_open})
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _show_others(self, calls: Mapping[str, SharedCall]) -> None:
+        for id in self._shown.keys() - calls.keys():
+            self._shown.pop(id).add_done_callback(partial(self._hide, id))
+        for id in calls.keys() - self._shown.keys():
+            self._shown[id] = self._tasks.create(self._show(calls[id].pending), name="a call of another replica")
+
+    def _hide(self, id: str, shown: asyncio.Task[None]) -> None:
+        self._others.remove(id)
+
+    async def close(self) -> None:
+        """Show no call of another replica any more."""
+        self._forget_reset()
+        self._tasks.cancel_all()
+        await self._tasks.wait()
+        await self._others.close()
+
+
+class _OtherCalls(ApprovalServer):
+    """Calls of other replicas in this one's folder, whose decisions are passed on."""
+
+    def __init__(self, folder: Path, calls: SharedCalls) -> None:
+        super().__init__(folder, lambda decision: None)
+        self._calls = calls
+
+    async def judge(self, decision: ApprovalDecision) -> ApprovalAnswer:
+        return await self._calls.pass_on(decision)
+
+
+def _decode(entry: StoredEntry) -> SharedCall | None:
+    try:
+        call = decode_as(entry.value, SharedCall)
+    except DecodeError as exc:  # of another version
+        log.debug("a call in the shared store cannot be read: %s", exc)
+        return None
+    return call if call.pending.id == entry.name else None

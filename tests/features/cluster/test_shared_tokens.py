@@ -1,0 +1,144 @@
+"""Tokens that are created and revoked for all replicas that share a store, and what holds while it is away."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable
+from typing import TypeVar
+
+import pytest
+
+from dynamic_mcp.config.auth import BearerAuth
+from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, NotFound
+from dynamic_mcp.face.auth.provider import AuthResult, CredentialDenial
+from dynamic_mcp.face.auth.shared_tokens import SharedBearerProvider, SharedTokens, SharedTokenStore
+from dynamic_mcp.identity import Authentication, Principal
+from tests.face.auth.parties import BEARER, TOKEN, head_of
+from tests.fakes import BOUND_S
+from tests.features.cluster.store_servers import StoreServer, until, until_true
+from tests.features.shared_stores import StorePair
+
+T = TypeVar("T")
+HOUR_S = 3600.0
+
+
+@pytest.fixture
+async def providers(store_pair: StorePair) -> AsyncIterator[list[SharedBearerProvider]]:
+    """What two replicas authenticate by."""
+    made = [SharedBearerProvider(BEARER, SharedTokens(each)) for each in store_pair]
+    yield made
+    for provider in made:
+        await provider.close()
+
+
+@pytest.fixture
+def tokens(store_pair: StorePair) -> SharedTokenStore:
+    """The tokens as a command changes them at the first replica."""
+    return SharedTokenStore(store_pair[0])
+
+
+async def ask(provider: SharedBearerProvider, token: str) -> AuthResult:
+    """Return what a replica answers who sends a token."""
+    outcome = provider.authenticate(head_of(), token)
+    return await outcome if isinstance(outcome, Awaitable) else outcome
+
+
+async def until_refused(provider: SharedBearerProvider, token: str) -> CredentialDenial:
+    return await _until_outcome(provider, token, CredentialDenial)
+
+
+async def until_accepted(provider: SharedBearerProvider, token: str) -> Authentication:
+    return await _until_outcome(provider, token, Authentication)
+
+
+async def _until_outcome(provider: SharedBearerProvider, token: str, kind: type[T]) -> T:
+    async with asyncio.timeout(BOUND_S):
+        while not isinstance(outcome := await ask(provider, token), kind):  # noqa: ASYNC110 - of another process
+            await asyncio.sleep(0.01)
+    return outcome
+
+
+async def create(tokens: SharedTokenStore, subject: str = "ci") -> tuple[str, str]:
+    """Create a token; return it and its id."""
+    token, stored = await tokens.create(subject, ("reader",), lifetime_s=HOUR_S, now=time.time())
+    return token, stored.id
+
+
+async def test_a_token_is_known_at_all_replicas_and_refused_at_all_once_it_is_revoked(
+    providers: list[SharedBearerProvider], tokens: SharedTokenStore
+) -> None:
+    token, id = await create(tokens)
+    for each in providers:
+        ci = await until_accepted(each, token)
+        assert ci == Authentication(Principal("token", "ci"), "bearer", roles=("reader",))
+        assert each.is_valid(ci)
+    await tokens.revoke(id, now=time.time())
+    for each in providers:
+        denial = await until_refused(each, token)
+        assert (denial.error, denial.why) == ("invalid_token", "unknown or revoked token")
+        assert not each.is_valid(ci)
+    assert await tokens.load() == ()
+    with pytest.raises(NotFound):
+        await tokens.revoke(id, now=time.time())
+
+
+async def test_a_known_token_is_looked_up_without_asking_the_store(
+    providers: list[SharedBearerProvider], tokens: SharedTokenStore
+) -> None:
+    token, _ = await create(tokens)
+    await until_accepted(providers[1], token)
+    await until(lambda: isinstance(providers[1].authenticate(head_of(), token), Authentication))
+
+
+async def test_without_the_store_no_created_token_is_accepted_and_those_of_the_config_are(
+    providers: list[SharedBearerProvider], tokens: SharedTokenStore, store_pair: StorePair
+) -> None:
+    token, _ = await create(tokens)
+    await until_accepted(providers[1], token)
+    await store_pair[1].close()
+    assert (await until_refused(providers[1], token)).error == "temporarily_unavailable"
+    assert isinstance(await ask(providers[1], TOKEN), Authentication)
+    assert isinstance(await ask(providers[0], token), Authentication), "its store works"
+
+
+async def test_a_token_that_was_never_made_is_refused(providers: list[SharedBearerProvider]) -> None:
+    assert (await until_refused(providers[0], "dmcp_guess")).error == "invalid_token"
+
+
+async def test_commands_say_what_is_wrong(tokens: SharedTokenStore, store_pair: StorePair) -> None:
+    with pytest.raises(InvalidArguments, match="expires in 400 days at most"):
+        await tokens.create("ci", (), lifetime_s=None, now=time.time())
+    await store_pair[0].close()
+    with pytest.raises(DynamicMcpError, match="could not read the tokens: the shared store is closed"):
+        await tokens.load()
+
+
+@pytest.mark.full
+async def test_a_store_that_was_emptied_gets_back_tokens_and_what_was_revoked(
+    store_pair: StorePair, redis: StoreServer, tokens: SharedTokenStore, request: pytest.FixtureRequest
+) -> None:
+    if "redis" not in request.node.name:
+        pytest.skip("a file loses nothing")
+    providers = [SharedBearerProvider(BearerAuth(), SharedTokens(each)) for each in store_pair]
+    try:
+        kept, _ = await create(tokens)
+        revoked, id = await create(tokens, "gone")
+        await until_accepted(providers[1], kept)
+        await until_accepted(providers[1], revoked)
+        await tokens.revoke(id, now=time.time())
+        for each in providers:
+            await until_refused(each, revoked)
+        redis.ask("FLUSHALL")
+
+        async def is_restored() -> bool:
+            return [each.subject for each in await tokens.load()] == ["ci"]
+
+        await until_true(is_restored)
+        for each in providers:
+            await until_accepted(each, kept)
+            await until_refused(each, revoked)
+        assert await is_restored()
+    finally:
+        for each in providers:
+            await each.close()
