@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import Protocol
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from dynamic_mcp.errors import INTERNAL_ERROR
 from dynamic_mcp.face.http.arrival import Arrival, Arrived
 from dynamic_mcp.face.http.cluster import PEER_PATH
-from dynamic_mcp.face.http.exchange import Response
+from dynamic_mcp.face.http.exchange import RequestHead, Response
+from dynamic_mcp.face.http.forwarding import Forwarding
 from dynamic_mcp.face.http.messages import parse_message
+from dynamic_mcp.face.http.paths import Route
 from dynamic_mcp.face.http.responses import JSON, RETRY_AFTER, Headers, refusal, too_long, with_headers
 from dynamic_mcp.features.cluster.hop import FIELD
 from dynamic_mcp.features.cluster.peer_connection import NoConnectionLeft, PeerConnection
 from dynamic_mcp.features.cluster.peers import ReplicaFinder
+from dynamic_mcp.identity import Authentication
 from dynamic_mcp.mcp import wire
 
 # An answer whose length is known is passed on as a whole up to this length.
@@ -32,12 +36,39 @@ _NOT_ANSWERED = _OF_CONNECTION | {b"content-length", b"date"}
 _GONE = "session not found; start a new one with `initialize`"
 
 
+class Passage(Struct):
+    """What requests with one head have in common: the replica of their session, and the head that it gets.
+
+    Valid for one sender at one path; `lines` is the head but for the length of the body, as it was at `signed_at`.
+    """
+
+    owner: str
+    authentication: Authentication
+    route: Route
+    forwarding: Forwarding
+    signer: object
+    lines: bytes = b""
+    signed_at: float = -math.inf  # seconds since the epoch
+    connection: PeerConnection | None = None
+    """The last one, at whose other end the head is known."""
+
+    def is_of(self, arrival: Arrival, signer: object) -> bool:
+        return (
+            self.signer is signer
+            and self.forwarding is arrival.forwarding
+            and self.authentication == arrival.authentication
+            and self.route == arrival.route
+        )
+
+
 class RelayOwner(Protocol):
     """This replica, which looks after the requests that are passed on."""
 
     peers: ReplicaFinder
 
-    def sign(self, arrival: Arrival, owner: str) -> bytes: ...
+    def sign(self, arrival: Arrival, passage: Passage) -> bytes | None:
+        """Return the field with which the head is signed; None if the passage has one that is new enough."""
+        ...
 
     def begin_search(self, relay: Relay) -> None:
         """Run `relay.search` in the background."""
@@ -60,6 +91,7 @@ class Relay(Arrived):
         "_head",
         "_heard_at",
         "_length",
+        "_passage",
         "_replica",
         "max_body_bytes",
         "needs_client",
@@ -70,14 +102,15 @@ class Relay(Arrived):
         self,
         replica: RelayOwner,
         arrival: Arrival,
-        owner: str,
+        passage: Passage,
         max_body_bytes: int,
         *,
         cors: Headers,
         needs_client: bool,
     ) -> None:
         self.arrival = arrival
-        self.owner = owner
+        self.owner = passage.owner
+        self._passage = passage
         self.max_body_bytes = max_body_bytes
         self.needs_client = needs_client
         self._replica = replica
@@ -107,7 +140,7 @@ class Relay(Arrived):
     def receive_body(self, body: bytes) -> None:
         self._body = body
         pool = self._replica.peers.known(self.owner)
-        connection = None if pool is None else pool.take()
+        connection = None if pool is None else pool.take(self._passage.connection)
         if connection is None:
             self._replica.begin_search(self)
         else:
@@ -144,12 +177,12 @@ class Relay(Arrived):
 
     def _send(self, connection: PeerConnection) -> None:
         self._connection = connection
-        head = self.arrival.head
-        lines = [b"%s %s%s HTTP/1.1" % (head.method.encode(), PEER_PATH, head.target)]
-        lines += [b"%s: %s" % field for field in head.headers.items() if field[0] not in _NOT_SENT]
-        lines.append(b"%s: %s" % (FIELD, self._replica.sign(self.arrival, self.owner)))
-        lines.append(b"content-length: %d\r\n\r\n" % len(self._body))
-        connection.send(b"\r\n".join(lines), self._body, self)
+        passage = self._passage
+        passage.connection = connection
+        field = self._replica.sign(self.arrival, passage)
+        if field is not None:
+            passage.lines = _lines_of(self.arrival.head, field)
+        connection.send(b"%scontent-length: %d\r\n\r\n" % (passage.lines, len(self._body)), self._body, self)
 
     # --- AnswerReceiver --------------------------------------------------------------------------------
 
@@ -260,3 +293,11 @@ class Relay(Arrived):
     def _finish(self) -> None:
         self._has_ended = True
         self._replica.end(self)
+
+
+def _lines_of(head: RequestHead, field: bytes) -> bytes:
+    """Return a head but for its last field, the length of the body, which alone differs between requests."""
+    lines = [b"%s %s%s HTTP/1.1" % (head.method.encode(), PEER_PATH, head.target)]
+    lines += [b"%s: %s" % each for each in head.headers.items() if each[0] not in _NOT_SENT]
+    lines.append(b"%s: %s\r\n" % (FIELD, field))
+    return b"\r\n".join(lines)
