@@ -27,6 +27,9 @@ _WHOLE_BYTES = 1 << 20
 # While the client has not read this much, the answer is not read on, and is looked after so often.
 _UNREAD_BYTES = 256 << 10
 _UNREAD_EVERY_S = 0.01
+# An owner streams an answer that takes 5 s, and sends something on each stream every 15 s. So a connection that is
+# silent for this long is dead, even if the owner lives.
+DEAD_AFTER_S = 45.0
 # Fields of one connection, and those that our server adds itself (RFC 9110, section 7.6.1).
 _OF_CONNECTION = frozenset(
     (b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade")
@@ -92,6 +95,7 @@ class Relay(Arrived):
         "_heard_at",
         "_length",
         "_passage",
+        "_read_at",
         "_replica",
         "max_body_bytes",
         "needs_client",
@@ -121,7 +125,7 @@ class Relay(Arrived):
         self._head: Response | None = None
         self._length: int | None = None
         self._answer = b""
-        self._heard_at = asyncio.get_running_loop().time()
+        self._heard_at = self._read_at = asyncio.get_running_loop().time()
 
     def __repr__(self) -> str:
         return f"<Relay {self.arrival.head.method} to {self.owner}>"
@@ -134,6 +138,11 @@ class Relay(Arrived):
     def is_silent_since(self, time: float) -> bool:
         """Return whether the owner has said nothing since then; a stream says at least that it is alive."""
         return self._connection is not None and self._heard_at < time
+
+    def is_dead(self, now: float) -> bool:
+        """Return whether nothing comes over the connection, though we read it."""
+        connection = self._connection
+        return connection is not None and not connection.is_paused and now - self._read_at > DEAD_AFTER_S
 
     # --- BodyReceiver ----------------------------------------------------------------------------------
 
@@ -177,6 +186,7 @@ class Relay(Arrived):
 
     def _send(self, connection: PeerConnection) -> None:
         self._connection = connection
+        self._read_at = asyncio.get_running_loop().time()
         passage = self._passage
         passage.connection = connection
         field = self._replica.sign(self.arrival, passage)
@@ -191,7 +201,7 @@ class Relay(Arrived):
         self._heard_at = asyncio.get_running_loop().time()
 
     def answer_begun(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
-        self.hear()
+        self._heard_at = self._read_at = asyncio.get_running_loop().time()
         length = next((value for name, value in headers if name == b"content-length"), None)
         self._head = Response(status, tuple(each for each in headers if each[0] not in _NOT_ANSWERED))
         self._length = int(length) if length is not None and length.isdigit() else None
@@ -200,7 +210,7 @@ class Relay(Arrived):
             self.arrival.exchange.start(self._head)
 
     def answer_continued(self, data: bytes) -> None:
-        self.hear()
+        self._heard_at = self._read_at = asyncio.get_running_loop().time()
         if self._length is not None:
             self._answer += data
             return
@@ -238,7 +248,7 @@ class Relay(Arrived):
     def _lost(self) -> Response:
         if self.arrival.head.method != "POST":
             return refusal(404, _GONE)
-        why = f"the replica `{self.owner}`, which had this session, has ended; the call may have run"
+        why = f"the replica `{self.owner}`, which had this session, ended or fell silent; the call may have run"
         id = self._request_id()
         if id is None:
             return refusal(502, why, code=INTERNAL_ERROR)
@@ -261,7 +271,7 @@ class Relay(Arrived):
             self.arrival.exchange.end()
 
     def fail(self) -> None:
-        """End the request, since this replica ends."""
+        """End the request without its answer."""
         if not self._has_ended:
             connection = self._connection
             self.answer_lost()
@@ -276,6 +286,7 @@ class Relay(Arrived):
         if self.arrival.exchange.buffered_bytes() > _UNREAD_BYTES // 2:
             asyncio.get_running_loop().call_later(_UNREAD_EVERY_S, self._read_on)
         else:
+            self._read_at = asyncio.get_running_loop().time()
             connection.resume_reading()
 
     def _respond(self, response: Response) -> None:

@@ -134,6 +134,9 @@ class ClusterService:
             if relay.is_stream and (self._drained is not None or not is_valid(relay.arrival.authentication)):
                 relay.end_stream()
         now = asyncio.get_running_loop().time()
+        for relay in [each for each in self._relays if each.is_dead(now)]:
+            log.warning("a connection to the replica `%s` is dead", relay.owner)
+            relay.fail()
         owners = {each.owner for each in self._relays if each.is_silent_since(now - _SILENT_FOR_S)}
         for owner in owners - self._asked:
             self._asked.add(owner)

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from dynamic_mcp.features.cluster import relay
 from tests.features.cluster.replicas import Replica, replicas
 from tests.http_client import HttpClient
 from tests.mcp_client import McpClient
@@ -67,4 +68,26 @@ async def test_a_call_ends_whose_answer_is_none(answer: bytes, repeats: bytes) -
     async with before(peer) as (client, _):
         response = await client.post(client.message("ping"))
         assert "may have run" in json.loads(await response.read())["error"]["message"]
+        await peer.is_cut.wait()
+
+
+async def test_a_call_on_a_dead_connection_ends_though_its_replica_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay, "DEAD_AFTER_S", 0.0)
+    peer = BadPeer(b"")
+    async with before(peer) as (client, pair):
+        response = await client.post(client.message("ping"))
+        assert "may have run" in json.loads(await response.read())["error"]["message"]
+        await peer.is_cut.wait()
+        async with HttpClient(pair[1].url) as http:
+            other = McpClient(http)
+            await other.initialize()
+            assert "result" in await other.request("ping")
+
+
+async def test_a_stream_on_a_dead_connection_ends_so_that_its_client_resumes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay, "DEAD_AFTER_S", 0.0)
+    peer = BadPeer(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+    async with before(peer) as (client, _):
+        stream = await client.listen()
+        assert await stream.next() is None
         await peer.is_cut.wait()
