@@ -71,6 +71,8 @@ _METHODS: dict[ServedEndpoint, bytes] = {
     ServedEndpoint.READY: b"GET, HEAD, OPTIONS",
 }
 _MODERN_METHODS = b"POST, OPTIONS"
+# The replica that passes a request on has looked through the proxies before it.
+_DIRECT = Forwarding()
 
 
 class _Checked(Struct, frozen=True):
@@ -186,12 +188,18 @@ class HttpFace:
         return DeferredRequest(exchange, outcome, go_on, self._options.max_body_bytes)
 
     def _go_on(
-        self, outcome: Outcome, head: RequestHead, exchange: Exchange, route: Route, checked: _Checked | None
+        self,
+        outcome: Outcome,
+        head: RequestHead,
+        exchange: Exchange,
+        route: Route,
+        checked: _Checked | None,
+        forwarding: Forwarding | None = None,
     ) -> BodyReceiver | Response:
         """Serve a request with a known sender, or send its refusal."""
         if isinstance(outcome, Response):
             return self._record_refusal(head, outcome)
-        arrival = Arrival(head, exchange, route, outcome, self._forwarding)
+        arrival = Arrival(head, exchange, route, outcome, forwarding or self._forwarding)
         if checked is None:
             return self._serve(arrival)
         if not self._is_accessible(head, route, outcome):
@@ -206,10 +214,13 @@ class HttpFace:
             return request
         exchange.admit_peer()
         head = request.head
+        checked = head.notes.checked if head.notes is not None else None
+        if isinstance(checked, _Checked) and checked.guard is self._guard:
+            return self._go_on(request.authentication, head, exchange, checked.route, checked, _DIRECT)
         route = self._paths.find(head.target.partition(b"?")[0], head.root_path)
         if route is None:
             return _not_found()
-        return self._serve(Arrival(head, exchange, route, request.authentication, Forwarding()))
+        return self._go_on(request.authentication, head, exchange, route, None, _DIRECT)
 
     def _begin_page(self, head: RequestHead, exchange: Exchange, path: bytes) -> BodyReceiver | Response:
         page = self._find_page(head.method, path) or self._find_page(head.method, head.root_path.encode() + path)

@@ -17,6 +17,8 @@ class HeadNotes(Struct):
     """Results of a handler about a head that may repeat, with any body length."""
 
     checked: object = None
+    passage: object = None
+    """Of a head that is passed on to another replica."""
 
 
 class RequestHead(Struct, frozen=True, gc=False):

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dynamic_mcp.face.http.cluster import PEER_PATH, PeerAuthentication, PeerRequest
-from dynamic_mcp.face.http.exchange import RequestHead
+from dynamic_mcp.face.http.exchange import HeadNotes, RequestHead
 from dynamic_mcp.features.cluster.keys import KeyRing, encode
 from dynamic_mcp.identity import Authentication
 from dynamic_mcp.system.decoding import decode_as
@@ -41,6 +41,15 @@ class Hop(Struct, frozen=True, omit_defaults=True):
     port: int = 0
     is_secure: bool = False
     root_path: str = ""
+
+
+class _ReadHop(Struct, frozen=True):
+    """The result of reading a head, valid for the signer that has read it, until the hop is too old."""
+
+    signer: HopSigner
+    hop: Hop
+    head: RequestHead
+    request: PeerRequest
 
 
 class HopSigner:
@@ -70,6 +79,22 @@ class HopSigner:
 
     def read(self, head: RequestHead) -> PeerRequest:
         """Return the request that a peer has passed on, as its client sent it. Raises HopRefused."""
+        notes = head.notes
+        kept = notes.checked if notes is not None else None
+        if isinstance(kept, _ReadHop) and kept.signer is self and self._is_current(kept.hop):
+            if kept.head is head:
+                return kept.request
+            # they have the same notes, so they differ in the length of the body only
+            hop, plain = kept.hop, replace(kept.request.head, headers=_headers_of_client(head))
+            request = PeerRequest(plain, kept.request.authentication)
+        else:
+            hop = self._verify(head)
+            request = _request_of(head, hop)
+        if notes is not None:
+            notes.checked = _ReadHop(self, hop, head, request)
+        return request
+
+    def _verify(self, head: RequestHead) -> Hop:
         field = head.headers.get(FIELD, b"")
         target = head.target.removeprefix(PEER_PATH)
         payload, dot, mac = field.partition(b".")
@@ -78,26 +103,38 @@ class HopSigner:
         if not self._keys.accepts(_signed_part(payload, head, target), mac):
             raise HopRefused("the request of a peer has no valid signature: do the replicas have the same `keys`?")
         hop = _decode(payload)
-        now = self._clock()
-        if not now - _CLOCKS_DIFFER_S <= hop.until <= now + _VALID_FOR_S + _CLOCKS_DIFFER_S:
+        if not self._is_current(hop):
             raise HopRefused(f"the request of the replica `{hop.sender}` is too old, or its clock differs")
         if hop.owner and hop.owner != self._name:
             raise HopRefused(f"the request is for the replica `{hop.owner}`, and this one is `{self._name}`")
-        headers = {name: value for name, value in head.headers.items() if name != FIELD}
-        plain = replace(
-            head,
-            target=target,
-            headers=headers,
-            peer=hop.address,
-            port=hop.port,
-            is_secure=hop.is_secure,
-            root_path=hop.root_path,
-            notes=None,
-        )
-        found = hop.authentication
-        return PeerRequest(
-            plain, PeerAuthentication(found.principal, found.provider, found.roles, found.claims, found.scopes)
-        )
+        return hop
+
+    def _is_current(self, hop: Hop) -> bool:
+        now = self._clock()
+        return now - _CLOCKS_DIFFER_S <= hop.until <= now + _VALID_FOR_S + _CLOCKS_DIFFER_S
+
+
+def _request_of(head: RequestHead, hop: Hop) -> PeerRequest:
+    plain = replace(
+        head,
+        target=head.target.removeprefix(PEER_PATH),
+        headers=_headers_of_client(head),
+        peer=hop.address,
+        port=hop.port,
+        is_secure=hop.is_secure,
+        root_path=hop.root_path,
+        notes=HeadNotes(),
+    )
+    found = hop.authentication
+    return PeerRequest(
+        plain, PeerAuthentication(found.principal, found.provider, found.roles, found.claims, found.scopes)
+    )
+
+
+def _headers_of_client(head: RequestHead) -> dict[bytes, bytes]:
+    headers = dict(head.headers)
+    headers.pop(FIELD, None)
+    return headers
 
 
 def _decode(payload: bytes) -> Hop:

@@ -172,7 +172,7 @@ class ConnectionPool:
     def __init__(self, endpoint: Endpoint, tls: ssl.SSLContext | None = None) -> None:
         self.endpoint = endpoint
         self._tls = tls
-        self._idle: list[PeerConnection] = []
+        self._idle: dict[PeerConnection, None] = {}  # the one that was used last is the last one
         self._open: set[PeerConnection] = set()
 
     @property
@@ -180,11 +180,15 @@ class ConnectionPool:
         """Whether a request is in progress."""
         return len(self._open) > len(self._idle)
 
-    def take(self) -> PeerConnection | None:
-        """Return an open connection without a request; None if there is none."""
+    def take(self, wanted: PeerConnection | None = None) -> PeerConnection | None:
+        """Return an open connection without a request, the wanted one if it is free; None if there is none."""
         now = asyncio.get_running_loop().time()
         while self._idle:
-            connection = self._idle.pop()
+            if wanted is not None and wanted in self._idle:
+                connection = wanted
+                del self._idle[wanted]
+            else:
+                connection, _ = self._idle.popitem()
             if connection.is_open and now - connection.idle_since < _IDLE_FOR_S:
                 return connection
             connection.abort()
@@ -222,12 +226,11 @@ class ConnectionPool:
             connection.abort()
             return
         connection.idle_since = asyncio.get_running_loop().time()
-        self._idle.append(connection)
+        self._idle[connection] = None
 
     def remove(self, connection: PeerConnection) -> None:
         self._open.discard(connection)
-        if connection in self._idle:
-            self._idle.remove(connection)
+        self._idle.pop(connection, None)
 
     def close(self) -> None:
         """End all connections; requests in progress are lost."""

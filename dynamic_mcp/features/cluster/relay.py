@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from typing import Protocol
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from dynamic_mcp.errors import INTERNAL_ERROR
 from dynamic_mcp.face.http.arrival import Arrival, Arrived
 from dynamic_mcp.face.http.cluster import PEER_PATH
-from dynamic_mcp.face.http.exchange import Response
+from dynamic_mcp.face.http.exchange import RequestHead, Response
+from dynamic_mcp.face.http.forwarding import Forwarding
 from dynamic_mcp.face.http.messages import parse_message
+from dynamic_mcp.face.http.paths import Route
 from dynamic_mcp.face.http.responses import JSON, RETRY_AFTER, Headers, refusal, too_long, with_headers
 from dynamic_mcp.features.cluster.hop import FIELD
 from dynamic_mcp.features.cluster.peer_connection import NoConnectionLeft, PeerConnection
 from dynamic_mcp.features.cluster.peers import ReplicaFinder
+from dynamic_mcp.identity import Authentication
 from dynamic_mcp.mcp import wire
 
 log = logging.getLogger("dynamic_mcp")
@@ -26,6 +30,9 @@ _WHOLE_BYTES = 1 << 20
 # While the client has not read this much, the answer is not read on, and is looked after so often.
 _UNREAD_BYTES = 256 << 10
 _UNREAD_EVERY_S = 0.01
+# An owner streams an answer that takes 5 s, and sends something on each stream every 15 s. So a connection that is
+# silent for this long is dead, even if the owner lives.
+DEAD_AFTER_S = 45.0
 # Fields of one connection, and those that our server adds itself (RFC 9110, section 7.6.1).
 _OF_CONNECTION = frozenset(
     (b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade")
@@ -35,12 +42,39 @@ _NOT_ANSWERED = _OF_CONNECTION | {b"content-length", b"date"}
 _GONE = "session not found; start a new one with `initialize`"
 
 
+class Passage(Struct):
+    """What requests with one head have in common: the replica of their session, and the head that it gets.
+
+    Valid for one sender at one path; `lines` is the head but for the length of the body, as it was at `signed_at`.
+    """
+
+    owner: str
+    authentication: Authentication
+    route: Route
+    forwarding: Forwarding
+    signer: object
+    lines: bytes = b""
+    signed_at: float = -math.inf  # seconds since the epoch
+    connection: PeerConnection | None = None
+    """The last one, at whose other end the head is known."""
+
+    def is_of(self, arrival: Arrival, signer: object) -> bool:
+        return (
+            self.signer is signer
+            and self.forwarding is arrival.forwarding
+            and self.authentication == arrival.authentication
+            and self.route == arrival.route
+        )
+
+
 class RelayOwner(Protocol):
     """This replica, which looks after the requests that are passed on."""
 
     peers: ReplicaFinder
 
-    def sign(self, arrival: Arrival, owner: str) -> bytes: ...
+    def sign(self, arrival: Arrival, passage: Passage) -> bytes | None:
+        """Return the field with which the head is signed; None if the passage has one that is new enough."""
+        ...
 
     def begin_search(self, relay: Relay) -> None:
         """Run `relay.search` in the background."""
@@ -63,6 +97,8 @@ class Relay(Arrived):
         "_head",
         "_heard_at",
         "_length",
+        "_passage",
+        "_read_at",
         "_replica",
         "max_body_bytes",
         "needs_client",
@@ -73,14 +109,15 @@ class Relay(Arrived):
         self,
         replica: RelayOwner,
         arrival: Arrival,
-        owner: str,
+        passage: Passage,
         max_body_bytes: int,
         *,
         cors: Headers,
         needs_client: bool,
     ) -> None:
         self.arrival = arrival
-        self.owner = owner
+        self.owner = passage.owner
+        self._passage = passage
         self.max_body_bytes = max_body_bytes
         self.needs_client = needs_client
         self._replica = replica
@@ -91,7 +128,7 @@ class Relay(Arrived):
         self._head: Response | None = None
         self._length: int | None = None
         self._answer = b""
-        self._heard_at = asyncio.get_running_loop().time()
+        self._heard_at = self._read_at = asyncio.get_running_loop().time()
 
     def __repr__(self) -> str:
         return f"<Relay {self.arrival.head.method} to {self.owner}>"
@@ -105,12 +142,17 @@ class Relay(Arrived):
         """Return whether the owner has said nothing since then; a stream says at least that it is alive."""
         return self._connection is not None and self._heard_at < time
 
+    def is_dead(self, now: float) -> bool:
+        """Return whether nothing comes over the connection, though we read it."""
+        connection = self._connection
+        return connection is not None and not connection.is_paused and now - self._read_at > DEAD_AFTER_S
+
     # --- BodyReceiver ----------------------------------------------------------------------------------
 
     def receive_body(self, body: bytes) -> None:
         self._body = body
         pool = self._replica.peers.known(self.owner)
-        connection = None if pool is None else pool.take()
+        connection = None if pool is None else pool.take(self._passage.connection)
         if connection is None:
             self._replica.begin_search(self)
         else:
@@ -147,12 +189,13 @@ class Relay(Arrived):
 
     def _send(self, connection: PeerConnection) -> None:
         self._connection = connection
-        head = self.arrival.head
-        lines = [b"%s %s%s HTTP/1.1" % (head.method.encode(), PEER_PATH, head.target)]
-        lines += [b"%s: %s" % field for field in head.headers.items() if field[0] not in _NOT_SENT]
-        lines.append(b"%s: %s" % (FIELD, self._replica.sign(self.arrival, self.owner)))
-        lines.append(b"content-length: %d\r\n\r\n" % len(self._body))
-        connection.send(b"\r\n".join(lines), self._body, self)
+        self._read_at = asyncio.get_running_loop().time()
+        passage = self._passage
+        passage.connection = connection
+        field = self._replica.sign(self.arrival, passage)
+        if field is not None:
+            passage.lines = _lines_of(self.arrival.head, field)
+        connection.send(b"%scontent-length: %d\r\n\r\n" % (passage.lines, len(self._body)), self._body, self)
 
     # --- AnswerReceiver --------------------------------------------------------------------------------
 
@@ -161,7 +204,7 @@ class Relay(Arrived):
         self._heard_at = asyncio.get_running_loop().time()
 
     def answer_begun(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
-        self.hear()
+        self._heard_at = self._read_at = asyncio.get_running_loop().time()
         if status == 403 and any(name == FIELD for name, _ in headers):  # it does not believe us, and has not read it
             log.warning("the replica `%s` refuses what is passed on to it; its log says why", self.owner)
             self._respond(refusal(404, _GONE))
@@ -176,7 +219,7 @@ class Relay(Arrived):
             self.arrival.exchange.start(self._head)
 
     def answer_continued(self, data: bytes) -> None:
-        self.hear()
+        self._heard_at = self._read_at = asyncio.get_running_loop().time()
         if self._length is not None:
             self._answer += data
             return
@@ -214,7 +257,7 @@ class Relay(Arrived):
     def _lost(self) -> Response:
         if self.arrival.head.method != "POST":
             return refusal(404, _GONE)
-        why = f"the replica `{self.owner}`, which had this session, has ended; the call may have run"
+        why = f"the replica `{self.owner}`, which had this session, ended or fell silent; the call may have run"
         id = self._request_id()
         if id is None:
             return refusal(502, why, code=INTERNAL_ERROR)
@@ -237,7 +280,7 @@ class Relay(Arrived):
             self.arrival.exchange.end()
 
     def fail(self) -> None:
-        """End the request, since this replica ends."""
+        """End the request without its answer."""
         if not self._has_ended:
             connection = self._connection
             self.answer_lost()
@@ -252,6 +295,7 @@ class Relay(Arrived):
         if self.arrival.exchange.buffered_bytes() > _UNREAD_BYTES // 2:
             asyncio.get_running_loop().call_later(_UNREAD_EVERY_S, self._read_on)
         else:
+            self._read_at = asyncio.get_running_loop().time()
             connection.resume_reading()
 
     def _respond(self, response: Response) -> None:
@@ -269,3 +313,11 @@ class Relay(Arrived):
     def _finish(self) -> None:
         self._has_ended = True
         self._replica.end(self)
+
+
+def _lines_of(head: RequestHead, field: bytes) -> bytes:
+    """Return a head but for its last field, the length of the body, which alone differs between requests."""
+    lines = [b"%s %s%s HTTP/1.1" % (head.method.encode(), PEER_PATH, head.target)]
+    lines += [b"%s: %s" % each for each in head.headers.items() if each[0] not in _NOT_SENT]
+    lines.append(b"%s: %s\r\n" % (FIELD, field))
+    return b"\r\n".join(lines)

@@ -19,7 +19,7 @@ from dynamic_mcp.features.cluster.hop import FIELD, HopRefused, HopSigner
 from dynamic_mcp.features.cluster.modern import MaybeElsewhere, find_process, find_task
 from dynamic_mcp.features.cluster.peer_connection import UNIX, Endpoint
 from dynamic_mcp.features.cluster.peers import Introduction, ReplicaFinder
-from dynamic_mcp.features.cluster.relay import Relay
+from dynamic_mcp.features.cluster.relay import Passage, Relay
 from dynamic_mcp.features.cluster.session_ids import SessionIds
 from dynamic_mcp.features.cluster.task_ids import TaskIds
 from dynamic_mcp.identity import LOCAL_USER, Authentication
@@ -34,6 +34,8 @@ _ANYONE = ""
 _WARN_EVERY_S = 60.0
 # A replica that says nothing for so long is asked whether it is alive.
 _SILENT_FOR_S = 5.0
+# A head is signed again after this time, which is short beside that for which a signature holds.
+_SIGN_EVERY_S = 10.0
 
 
 def settings_of_worker(name: str, sockets: Sequence[str], key: str) -> Settings:
@@ -60,6 +62,7 @@ class ClusterService:
         self.settings = settings
         self._max_body_bytes = max_body_bytes
         self._own_process = own_process
+        self._clock = wall_clock
         self._ids = SessionIds(settings.replica, settings.keys)
         self.task_ids = TaskIds(settings.replica, settings.keys)
         self._signer = HopSigner(settings.replica, settings.keys, wall_clock)
@@ -82,15 +85,25 @@ class ClusterService:
     def forward(
         self, arrival: Arrival, session_id: bytes, cors: Headers, *, is_old: bool = False
     ) -> BodyReceiver | None:
+        notes = arrival.head.notes
+        passage = notes.passage if notes is not None else None
+        if isinstance(passage, Passage) and passage.is_of(arrival, self._signer):
+            return self._relay(arrival, passage, cors)
         principal = arrival.authentication.principal
         owner = self._ids.owner_of(session_id, principal, arrival.route, is_old=is_old)
         if owner is None or owner == self.settings.replica:
             return None
-        return self._relay(arrival, owner, cors)
+        passage = self._open_passage(arrival, owner)
+        if notes is not None:
+            notes.passage = passage
+        return self._relay(arrival, passage, cors)
 
-    def _relay(self, arrival: Arrival, owner: str, cors: Headers, *, needs_client: bool = False) -> Relay:
+    def _open_passage(self, arrival: Arrival, owner: str) -> Passage:
+        return Passage(owner, arrival.authentication, arrival.route, arrival.forwarding, self._signer)
+
+    def _relay(self, arrival: Arrival, passage: Passage, cors: Headers, *, needs_client: bool = False) -> Relay:
         self._forwarded += 1
-        relay = Relay(self, arrival, owner, self._max_body_bytes, cors=cors, needs_client=needs_client)
+        relay = Relay(self, arrival, passage, self._max_body_bytes, cors=cors, needs_client=needs_client)
         self._relays.add(relay)
         return relay
 
@@ -104,7 +117,7 @@ class ClusterService:
             name = owner or await self._owner_of_process(process)
             if not name or await self.peers.find(name) is None or not await self.peers.is_alive(name):
                 return None  # what has a server of its own is found there, and a retry is refused
-            return self._relay(arrival, name, cors, needs_client=True)
+            return self._relay(arrival, self._open_passage(arrival, name), cors, needs_client=True)
 
         def begin(body: bytes) -> Coroutine[Any, Any, Relay | None] | None:
             process = "" if owner else find_process(body)
@@ -137,6 +150,9 @@ class ClusterService:
             if relay.is_stream and (self._drained is not None or not is_valid(relay.arrival.authentication)):
                 relay.end_stream()
         now = asyncio.get_running_loop().time()
+        for relay in [each for each in self._relays if each.is_dead(now)]:
+            log.warning("a connection to the replica `%s` is dead", relay.owner)
+            relay.fail()
         owners = {each.owner for each in self._relays if each.is_silent_since(now - _SILENT_FOR_S)}
         for owner in owners - self._asked:
             self._asked.add(owner)
@@ -189,9 +205,13 @@ class ClusterService:
 
     # --- RelayOwner ------------------------------------------------------------------------------------
 
-    def sign(self, arrival: Arrival, owner: str) -> bytes:
+    def sign(self, arrival: Arrival, passage: Passage) -> bytes | None:
+        now = self._clock()
+        if passage.signed_at <= now < passage.signed_at + _SIGN_EVERY_S:
+            return None
+        passage.signed_at = now
         head, authentication = arrival.head, arrival.authentication
-        return self._signer.sign(head, owner, authentication, address=arrival.address, port=arrival.port)
+        return self._signer.sign(head, passage.owner, authentication, address=arrival.address, port=arrival.port)
 
     def begin_search(self, relay: Relay) -> None:
         self._work.create(relay.search(), name="look for the replica of a session")

@@ -13,6 +13,7 @@ import pytest
 
 from dynamic_mcp.face.http.cluster import PEER_PATH
 from dynamic_mcp.face.http.exchange import RequestHead
+from dynamic_mcp.features.cluster import relay
 from dynamic_mcp.features.cluster.config import Cluster
 from dynamic_mcp.features.cluster.hop import FIELD, HopRefused, HopSigner
 from dynamic_mcp.features.cluster.service import ClusterService
@@ -204,3 +205,25 @@ async def test_a_peer_that_is_a_balancer_makes_no_loop() -> None:
 async def _cluster_of(http: HttpClient) -> Json:
     response = await http.request("GET", "/ready")
     return json.loads(await response.read())["cluster"]
+
+
+async def test_a_call_on_a_dead_connection_ends_though_its_replica_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay, "DEAD_AFTER_S", 0.0)
+    peer = BadPeer(b"")
+    async with before(peer) as (client, pair):
+        response = await client.post(client.message("ping"))
+        assert "may have run" in json.loads(await response.read())["error"]["message"]
+        await peer.is_cut.wait()
+        async with HttpClient(pair[1].url) as http:
+            other = McpClient(http)
+            await other.initialize()
+            assert "result" in await other.request("ping")
+
+
+async def test_a_stream_on_a_dead_connection_ends_so_that_its_client_resumes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay, "DEAD_AFTER_S", 0.0)
+    peer = BadPeer(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+    async with before(peer) as (client, _):
+        stream = await client.listen()
+        assert await stream.next() is None
+        await peer.is_cut.wait()
