@@ -74,7 +74,7 @@ BRANCHES = {
     "features/approvals/notices.py": 3,
     "features/approvals/store.py": 1,
     "features/audit/check.py": 2,
-    "features/audit/days.py": 2,
+    "features/audit/days.py": 3,
     "features/metrics/gauges.py": 1,
     "features/registry/config.py": 1,  # passes it on
     "features/scan/commands/scanning.py": 1,  # passes it on
