@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,7 +23,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Iterator[Leftovers]:
     run.pytest_unconfigure()
 
 
-@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc, to look for processes")
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc, to look for processes")
 def test_a_process_that_is_left_is_found_until_it_ends(run: Leftovers) -> None:
     home = Path(os.environ[leftovers.FOLDER], "home")
     leftovers.note_home(home, "test_of_it")

@@ -75,7 +75,7 @@ BRANCHES = {
     "features/approvals/notices.py": 3,
     "features/approvals/store.py": 1,
     "features/audit/check.py": 2,
-    "features/audit/days.py": 2,
+    "features/audit/days.py": 3,
     "features/metrics/gauges.py": 1,
     "features/metrics/listener.py": 1,  # for workers, which are refused before
     "features/metrics/workers.py": 1,

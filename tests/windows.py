@@ -2,8 +2,11 @@
 
 import ctypes
 import os
+import stat
 import sys
 from pathlib import Path
+
+from dynamic_mcp.system import acl
 
 _FOR_WINDOWS = {
     "dynamic_mcp.face.pipe_listener",
@@ -35,6 +38,13 @@ def home_variables(home: Path) -> dict[str, str]:
 def user_dir(elsewhere: Path) -> Path:
     """Return the directory that has the user's config: on Windows, that of the test, and `elsewhere` on others."""
     return Path(os.environ["WIN_PD_OVERRIDE_LOCAL_APPDATA"] if sys.platform == "win32" else elsewhere, "dynamic-mcp")
+
+
+def is_private(place: Path) -> bool:
+    """Return whether only this user can use a file or directory: by its access control list on Windows."""
+    if sys.platform == "win32":
+        return not acl.find_others(place)
+    return stat.S_IMODE(place.lstat().st_mode) == (0o700 if place.is_dir() else 0o600)
 
 
 def grant(place: Path, rights: str) -> None:

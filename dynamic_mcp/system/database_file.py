@@ -69,6 +69,7 @@ class DatabaseFile:
                 os.fchmod(descriptor, 0o600)
         finally:
             os.close(descriptor)
+        paths.make_private(self.file)
         return self._prepare(
             sqlite3.connect(self.file, timeout=self.busy_s, isolation_level=None, check_same_thread=False)
         )

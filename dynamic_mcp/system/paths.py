@@ -45,7 +45,7 @@ def make_private_dir(directory: Path) -> None:
     if not directory.is_dir():
         make_private_dir(directory.parent)
         directory.mkdir(mode=0o700, exist_ok=True)
-        _make_private(directory)
+        make_private(directory)
 
 
 def claim_private_dir(directory: Path) -> None:
@@ -108,7 +108,7 @@ def _replace(path: Path, data: bytes, *, durable: bool) -> None:
     opened = open(written, "xb", opener=_open_private)  # noqa: SIM115 - `Path.open` takes no opener; closed below
     try:
         with opened as file:
-            _make_private(written)
+            make_private(written)
             file.write(data)
             file.flush()
             if durable:
@@ -119,8 +119,8 @@ def _replace(path: Path, data: bytes, *, durable: bool) -> None:
         raise
 
 
-def _make_private(path: Path) -> None:
-    """Make a new file or directory private where the mode does not; some file systems have neither."""
+def make_private(path: Path) -> None:
+    """Make a file or directory private where the mode does not; some file systems have neither."""
     if sys.platform == "win32":
         from dynamic_mcp.system import acl
 

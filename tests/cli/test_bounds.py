@@ -11,6 +11,7 @@ import pytest
 from tests.cli.commands import CliRunner, run_with_memory_limit
 
 
+@pytest.mark.posix_only("pipes and devices are files on POSIX systems only, and links need a privilege on Windows")
 @pytest.mark.parametrize("name", ["/dev/zero", "fifo", "link"])
 def test_a_config_that_is_no_file_is_refused(cli: CliRunner, name: str) -> None:
     os.mkfifo(cli.folder / "fifo")
@@ -20,6 +21,7 @@ def test_a_config_that_is_no_file_is_refused(cli: CliRunner, name: str) -> None:
     assert "cannot be read: not a regular file" in done.json[0]["what"]
 
 
+@pytest.mark.posix_only("pipes and devices are files on POSIX systems only, and links need a privilege on Windows")
 def test_an_env_file_without_an_end_is_named(cli: CliRunner) -> None:
     cli.configure({"a": {"command": "true", "env_file": "/dev/zero"}})
     done = run_with_memory_limit(cli, "check")
@@ -27,6 +29,7 @@ def test_an_env_file_without_an_end_is_named(cli: CliRunner) -> None:
     assert "cannot read `/dev/zero`: not a regular file" in done.out
 
 
+@pytest.mark.posix_only("pipes and devices are files on POSIX systems only, and links need a privilege on Windows")
 def test_settings_that_lead_to_a_pipe_do_not_keep_install_waiting(cli: CliRunner) -> None:
     os.mkfifo(cli.folder / "fifo")
     (cli.folder / ".cursor").mkdir()
@@ -36,6 +39,7 @@ def test_settings_that_lead_to_a_pipe_do_not_keep_install_waiting(cli: CliRunner
     assert "not a regular file" in done.err
 
 
+@pytest.mark.posix_only("pipes and devices are files on POSIX systems only, and links need a privilege on Windows")
 def test_a_config_may_come_from_a_pipe_of_the_shell(cli: CliRunner) -> None:
     program = " ".join(cli.command("tools", "--detail", "names", "-c", "/dev/stdin"))
     done = subprocess.run(

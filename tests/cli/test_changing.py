@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.cli.commands import CliRunner
-from tests.windows import user_dir
+from tests.windows import is_private, user_dir
 
 TEXT = """{
   // the ones I use
@@ -68,7 +68,7 @@ def test_the_first_server_makes_a_private_config_in_the_users_directory(cli: Cli
     assert cli.run("add", "a", "--", "x").code == 0
     made = user_dir(cli.folder / "home") / "dynamic-mcp.json"
     assert json.loads(made.read_text(encoding="utf-8")) == {"mcpServers": {"a": {"command": "x"}}}
-    assert stat.S_IMODE(made.stat().st_mode) == 0o600
+    assert is_private(made)
 
 
 @pytest.mark.parametrize(
@@ -152,6 +152,7 @@ def test_a_file_that_is_wrong_besides_keeps_its_old_names(cli: CliRunner) -> Non
     assert cli.config.read_text(encoding="utf-8") == old
 
 
+@pytest.mark.posix_only("modes are those of POSIX, and links need a privilege on Windows")
 def test_mode_and_link_of_the_file_stay(written: CliRunner) -> None:
     real = written.folder / "real.json"
     written.config.rename(real)

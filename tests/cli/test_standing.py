@@ -6,12 +6,12 @@ import asyncio
 import json
 import os
 import re
-import stat
 from pathlib import Path
 
 from tests.cli.commands import CliRunner
 from tests.program import full, odd, running
 from tests.terminal import strip_escapes
+from tests.windows import is_private
 
 
 async def test_logs_show_what_a_proxy_said_and_what_its_servers_said_on_stderr(cli: CliRunner, state: Path) -> None:
@@ -33,7 +33,7 @@ async def test_logs_show_what_a_proxy_said_and_what_its_servers_said_on_stderr(c
     assert re.search(
         r"\d\d-\d\d \d\d:\d\d:\d\d info    serving ", strip_escapes(cli.run_on_terminal("logs", width=300).out)
     )
-    assert stat.S_IMODE((state / "log" / "dynamic-mcp.log").stat().st_mode) == 0o600
+    assert is_private(state / "log" / "dynamic-mcp.log")
 
 
 def test_logs_since_leaves_out_what_is_older(cli: CliRunner, state: Path) -> None:

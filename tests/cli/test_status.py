@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import re
-import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ from dynamic_mcp.observe.proxies import GroupStatus, InstanceStatus, ProxyStatus
 from tests.cli.commands import BOUND_S, CliRunner, CommandResult
 from tests.program import UPSTREAMS, Json, full, odd, running
 from tests.terminal import INTERRUPT, Terminal, open_terminal, strip_escapes
+from tests.windows import is_private
 
 CLAUDE = "claude-code 2.1"
 
@@ -93,7 +93,7 @@ async def test_status_shows_a_running_proxy_its_client_and_its_groups(cli: CliRu
         assert (good["state"], good["failures"]) == ("connected", 0)
         assert bad["reason"].startswith("the server exited with code 3")
         (file,) = (state / "running").iterdir()
-        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert is_private(file)
         lines = strip_escapes((await asyncio.to_thread(cli.run_on_terminal, "status", width=200)).out)
         assert re.search(r"full +\d+ +1 +0 +.*connected", lines)
         assert re.search(r"bad: the server exited with code 3", lines)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import stat
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +18,7 @@ from dynamic_mcp.oauth.keychain import delete, read, write
 from dynamic_mcp.oauth.store import LoginStore, key
 from dynamic_mcp.system.paths import FileLock
 from tests.oauth.parts import remote
+from tests.windows import grant, is_private
 
 URL = "https://mcp.example.com/mcp"
 LOGIN = Login(
@@ -47,19 +46,20 @@ def test_a_login_comes_back_as_it_was(tmp_path: Path) -> None:
     assert store.load() is None
 
 
-@pytest.mark.skipif(os.name != "posix", reason="rights as POSIX has them")
 def test_only_the_owner_can_read_the_file_and_its_folder(tmp_path: Path) -> None:
     folder = tmp_path / "logins"
     folder.mkdir(mode=0o755)
     LoginStore(folder, remote(URL)).save(LOGIN)
 
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert stat.S_IMODE(only_file(folder).stat().st_mode) == 0o600
+    assert is_private(folder)
+    assert is_private(only_file(folder))
     only_file(folder).chmod(0o644)
+    grant(only_file(folder), "RX")
     assert LoginStore(folder, remote(URL)).load() == LOGIN
-    assert stat.S_IMODE(only_file(folder).stat().st_mode) == 0o600
+    assert is_private(only_file(folder))
 
 
+@pytest.mark.posix_only("links need a privilege on Windows")
 def test_a_link_in_place_of_the_file_is_not_followed(tmp_path: Path) -> None:
     store = LoginStore(tmp_path / "logins", remote(URL))
     store.save(LOGIN)
@@ -237,5 +237,4 @@ def test_each_person_has_a_file_of_its_own_and_no_names_can_be_taken_for_others(
     assert len({key(config) for config in remotes}) == len(persons)
     loaded = [LoginStore(tmp_path, config).load() for config in remotes]
     assert [login and login.issuer for login in loaded] == [key(config) for config in remotes]
-    if os.name == "posix":
-        assert all(stat.S_IMODE(file.stat().st_mode) == 0o600 for file in tmp_path.glob("*.json"))
+    assert all(is_private(file) for file in tmp_path.glob("*.json"))

@@ -146,6 +146,7 @@ async def test_insecure_says_that_such_an_address_is_wanted(tmp_path: Path) -> N
             assert text_of(await client.call("odd", "echo", {"text": "a"})) == "a"
 
 
+@pytest.mark.posix_only("a Unix socket")
 async def test_a_unix_socket_is_private_and_gone_in_the_end(tmp_path: Path) -> None:
     path = Path(os.environ["XDG_RUNTIME_DIR"], "http.sock")
     async with serving_http(write_config(tmp_path, {"odd": odd()}), f"unix:{path}") as program:

@@ -202,12 +202,21 @@ def _parse_tail(block: bytes, *, is_whole: bool) -> Tail | None:
 
 
 def _make_private(descriptor: int, path: Path, status: os.stat_result) -> None:
-    if sys.platform != "win32":
-        if status.st_uid != os.geteuid():
-            raise PermissionError(errno.EPERM, "belongs to another user", str(path))
-        if stat.S_IMODE(status.st_mode) & 0o077:
+    if sys.platform == "win32":
+        from dynamic_mcp.system import acl
+
+        others = acl.find_others(path)
+        is_foreign, is_open = bool(others.owner), bool(others)
+    else:
+        is_foreign, is_open = status.st_uid != os.geteuid(), bool(stat.S_IMODE(status.st_mode) & 0o077)
+    if is_foreign:
+        raise PermissionError(errno.EPERM, "belongs to another user", str(path))
+    if is_open:
+        if sys.platform == "win32":
+            acl.make_private(path)
+        else:
             os.fchmod(descriptor, 0o600)
-            log.warning("%s was open to other users and is now private", path)
+        log.warning("%s was open to other users and is now private", path)
 
 
 # --- reading -----------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from dynamic_mcp.face.auth.provider import CredentialDenial
 from dynamic_mcp.face.auth.token_store import TokenStore
 from dynamic_mcp.identity import Authentication, Principal
 from tests.face.auth.parties import BEARER, TOKEN, head_of, make_token
+from tests.windows import is_private
 
 
 @pytest.fixture
@@ -110,9 +111,8 @@ def test_only_hashes_are_kept_in_a_file_for_the_user_alone(store: TokenStore) ->
     assert not [token for token in tokens if token in content or token[5:] in content]
     assert len({*tokens}) == 3
     assert all(len(token) >= 48 for token in tokens)
-    if os.name == "posix":
-        assert store.file.stat().st_mode & 0o777 == 0o600
-        assert store.file.parent.stat().st_mode & 0o777 == 0o700
+    assert is_private(store.file)
+    assert is_private(store.file.parent)
 
 
 def test_tokens_are_those_of_one_config(store: TokenStore, tmp_path: Path) -> None:

@@ -398,6 +398,7 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
+@pytest.mark.posix_only("a Unix socket")
 async def test_it_listens_on_a_unix_socket_that_is_private_and_removed(folder: Path) -> None:
     async with asyncio.timeout(BOUND_S):
         path, handler = folder / "s", FakeHandler()

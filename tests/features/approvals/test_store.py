@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +22,7 @@ from dynamic_mcp.features.approvals.store import (
 )
 from tests.features.approvals.queue_server import running, waiting
 from tests.program import BOUND_S
+from tests.windows import is_private
 
 
 def of_size(size: int) -> bytes:
@@ -160,8 +160,8 @@ async def test_files_are_private(tmp_path: Path) -> None:
     folder = tmp_path / "approvals"
     folder.mkdir(mode=0o755)
     async with running(folder, waiting()):
-        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-        assert {stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()} == {0o600}
+        assert is_private(folder)
+        assert all(is_private(file) for file in folder.iterdir())
 
 
 async def test_what_cannot_be_shown_to_a_person_is_not_put(tmp_path: Path) -> None:

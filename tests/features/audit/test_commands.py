@@ -7,7 +7,6 @@ import csv
 import json
 import os
 import signal
-import stat
 import subprocess
 import time
 from datetime import UTC, datetime, timedelta
@@ -22,6 +21,7 @@ from tests.cli.test_completion import complete
 from tests.features.audit.written import calls, line, write_log
 from tests.own_process import BOUND_S, DEVNULL, Process
 from tests.terminal import strip_escapes
+from tests.windows import is_private
 
 YESTERDAY = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0) - timedelta(days=1)
 
@@ -215,7 +215,7 @@ def test_an_export_is_private_and_replaces_a_file_whole(cli: CliRunner, log: Pat
 
     assert (done.code, done.out, done.err) == (0, "", "3 lines written to `out.csv`\n")
     assert [row["n"] for row in csv.DictReader(file.read_text().splitlines())] == ["10", "20", "30"]
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert is_private(file)
     events = cli.run("audit", "export", "--format", "ocsf", "-n", "2").out.splitlines()
     assert [json.loads(each)["class_uid"] for each in events] == [6003, 6003]
 

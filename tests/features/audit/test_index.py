@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import stat
-import sys
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
@@ -18,6 +16,7 @@ from dynamic_mcp.features.audit.index import AuditIndex, file_for
 from dynamic_mcp.features.audit.query import LineFilter
 from dynamic_mcp.system.paths import cache_dir
 from tests.features.audit.written import NOON, calls, line, write_log
+from tests.windows import is_private
 
 DAY = "2026-11-23"
 EVERYTHING = LineFilter()
@@ -135,8 +134,7 @@ def test_what_is_no_line_is_there_and_says_so(log: Path, index: AuditIndex) -> N
 def test_the_index_is_private_and_in_the_cache(index: AuditIndex, log: Path) -> None:
     file = file_for(log)
     assert file.is_relative_to(cache_dir())
-    if sys.platform != "win32":
-        assert {stat.S_IMODE(each.stat().st_mode) for each in file.parent.iterdir()} == {0o600}
+    assert all(is_private(each) for each in file.parent.iterdir())
 
 
 def test_an_index_that_was_removed_or_damaged_is_made_again(log: Path) -> None:

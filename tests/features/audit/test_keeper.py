@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hmac
 import json
-import stat
 import subprocess
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from dynamic_mcp.features.audit.keeper import Keeper, Keeping
 from dynamic_mcp.features.audit.log import AuditLog
 from tests.features.audit.test_log import DAY_S, Time, lines_of
 from tests.program import BOUND_S
+from tests.windows import is_private
 
 FOR_EVER = 1e9
 
@@ -133,7 +133,7 @@ def test_the_key_of_digests_is_made_once_and_private(tmp_path: Path) -> None:
     key = arguments.load_key(tmp_path / "audit")
     assert arguments.load_key(tmp_path / "audit") == key
     assert len(key) == 32
-    assert stat.S_IMODE((tmp_path / "audit" / "key").stat().st_mode) == 0o600
+    assert is_private(tmp_path / "audit" / "key")
     assert [each.name for each in (tmp_path / "audit").iterdir()] == ["key"]
 
 

@@ -15,6 +15,7 @@ from dynamic_mcp.features.audit.arguments import load_key
 from dynamic_mcp.features.audit.chain import VERSION, AuditLine
 from dynamic_mcp.features.audit.journal import CallJournal
 from dynamic_mcp.features.audit.log import AuditLog
+from tests.windows import grant, is_private
 
 DAY_S = 86_400.0
 NOON = 1_795_435_200.0  # 2026-11-23T12:00:00Z
@@ -62,8 +63,8 @@ def test_a_line_is_appended_with_its_number_time_and_hashes(audit: AuditLog) -> 
 
 def test_the_files_are_private(audit: AuditLog) -> None:
     audit.append(call())
-    assert stat.S_IMODE(audit.directory.stat().st_mode) == 0o700
-    assert {stat.S_IMODE(file.stat().st_mode) for file in audit.directory.iterdir()} == {0o600}
+    assert is_private(audit.directory)
+    assert all(is_private(file) for file in audit.directory.iterdir())
 
 
 def test_the_first_line_of_a_day_goes_on_from_the_last_of_the_day_before(audit: AuditLog, now: Time) -> None:
@@ -195,8 +196,9 @@ def test_a_file_that_others_can_read_becomes_private(audit: AuditLog, caplog: py
     audit.directory.mkdir()
     file = days.file_of(audit.directory, "2026-11-23")
     file.touch(0o644)
+    grant(file, "RX")
     audit.append(call())
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert is_private(file)
     assert "is now private" in caplog.text
 
 

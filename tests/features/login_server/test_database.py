@@ -8,7 +8,6 @@ import hmac
 import json
 import os
 import sqlite3
-import stat
 import sys
 from hashlib import sha256
 from pathlib import Path
@@ -21,6 +20,7 @@ from dynamic_mcp.features.login_server.database import Database, DatabaseError, 
 from dynamic_mcp.identity import Authentication
 from tests.features.login_server.parties import Browser, Clock, Json, authorize_url, error_of, json_of, open_site
 from tests.program import BOUND_S
+from tests.windows import is_private
 
 ROOT = Path(__file__).parents[4]
 
@@ -112,11 +112,11 @@ async def test_nobody_else_can_read_what_is_kept(tmp_path: Path) -> None:
     try:
         async with open_site(folder) as site:
             await site.log_in()
-            modes = {stat.S_IMODE(each.stat().st_mode) for each in folder.iterdir()}
+            are_private = [is_private(each) for each in folder.iterdir()]
     finally:
         os.umask(before)
-    assert modes == {0o600}
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert all(are_private)
+    assert is_private(folder)
 
 
 async def test_neither_codes_nor_tokens_of_clients_are_kept_as_they_are(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from dynamic_mcp.features.registry.lookup import Lookup
 from tests.features.registry.documents import Json, server
 from tests.features.registry.fake_registry import FakeRegistry, Response, fake_registry, reply
 from tests.program import BOUND_S
+from tests.windows import is_private
 
 NAME = "io.github.example/weather"
 
@@ -90,7 +91,7 @@ async def test_a_cache_that_cannot_be_used_is_no_error(fake: FakeRegistry, tmp_p
     cache = AnswerCache(tmp_path / "cache", most_bytes=MAX_BYTES)
     await get(fake, cache)
     (kept,) = (tmp_path / "cache").glob("*.json")
-    assert kept.stat().st_mode & 0o077 == 0
+    assert is_private(kept)
     kept.write_bytes(b"{broken")
     assert (await get(fake, cache)).version == "1.1.0"
     assert kept.with_suffix(".bad").read_bytes() == b"{broken"

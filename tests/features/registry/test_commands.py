@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import stat
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +14,7 @@ from tests.cli.commands import CliRunner
 from tests.features.registry.documents import filesystem, git, github, named, package, remote, server, time
 from tests.features.registry.fake_registry import FakeRegistry, fake_registry
 from tests.terminal import DOWN, ENTER, terminal
+from tests.windows import is_private
 
 FILES = "io.github.modelcontextprotocol/server-filesystem"
 TIME = "io.github.modelcontextprotocol/server-time"
@@ -106,7 +106,7 @@ def test_a_secret_goes_to_a_private_file_and_nowhere_else(cli: CliRunner, fake: 
     assert SECRET not in done.out + done.err + cli.config.read_text()
     variables = cli.folder / "dynamic-mcp.env"
     assert variables.read_text() == f"GITHUB_PERSONAL_ACCESS_TOKEN='{SECRET}'\n"
-    assert stat.S_IMODE(variables.stat().st_mode) == 0o600
+    assert is_private(variables)
     assert entry(cli, "github-mcp-server")["env"] == {
         "GITHUB_PERSONAL_ACCESS_TOKEN": "${GITHUB_PERSONAL_ACCESS_TOKEN}"
     }

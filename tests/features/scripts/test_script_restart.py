@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import shutil
-import sys
 import tempfile
 from hashlib import sha256
 from pathlib import Path
@@ -31,6 +30,7 @@ from tests.features.scripts.scene import SLOW_S, Scene, patiently, text
 from tests.modern_client import ModernClient, retry_of
 from tests.policy.rules import access_of, person
 from tests.upstream.modern import ModernUpstream, complete
+from tests.windows import is_private
 
 ASKS: Json = {"tools": ["echo"], "effect": "ask"}
 MIDDLE = """first = await call("up", "hidden", {"n": 1})
@@ -335,9 +335,8 @@ async def test_what_is_kept_is_private_and_cannot_be_read_without_the_state(tmp_
     await park(tmp_path, MIDDLE + '  # "a secret word"')
     (file,) = (tmp_path / suspended.FOLDER).glob("*.script")
     assert b"secret" not in file.read_bytes()
-    if sys.platform != "win32":
-        assert file.stat().st_mode & 0o777 == 0o600
-        assert file.parent.stat().st_mode & 0o777 == 0o700
+    assert is_private(file)
+    assert is_private(file.parent)
 
 
 async def test_a_script_that_goes_on_or_ends_leaves_nothing(tmp_path: Path) -> None:
