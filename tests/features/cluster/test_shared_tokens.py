@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
@@ -15,6 +16,7 @@ from dynamic_mcp.face.auth.provider import AuthResult, CredentialDenial
 from dynamic_mcp.face.auth.shared_tokens import TOKENS, SharedBearerProvider, SharedTokens, SharedTokenStore
 from dynamic_mcp.features.cluster.local_store import LocalStore
 from dynamic_mcp.identity import Authentication, Principal
+from dynamic_mcp.system.database_file import delete_database
 from dynamic_mcp.system.shared_store import StoredEntry, StoreFailure, StoreSpace, StoreUnavailable, Version
 from tests.face.auth.parties import BEARER, TOKEN, head_of
 from tests.fakes import BOUND_S
@@ -209,3 +211,24 @@ async def test_a_store_that_is_behind_makes_no_replica_accept_what_was_revoked(
 
 async def _has_only(tokens: SharedTokenStore, subject: str) -> bool:
     return [each.subject for each in await tokens.load()] == [subject]
+
+
+async def test_a_file_that_was_removed_is_used_no_more(tmp_path: Path) -> None:
+    file = tmp_path / "store.sqlite"
+    served = LocalStore(file)
+    provider = SharedBearerProvider(BearerAuth(), SharedTokens(served))
+    commands: list[LocalStore] = []
+    try:
+        commands.append(LocalStore(file))
+        token, id = await create(SharedTokenStore(commands[0]))
+        await until_accepted(provider, token)
+        delete_database(file)
+        commands.append(LocalStore(file))
+        tokens = SharedTokenStore(commands[1])
+        await until_true(lambda: _has_only(tokens, "ci"))
+        await tokens.revoke(id, now=time.time())
+        await until_refused(provider, token)
+    finally:
+        await provider.close()
+        for store in (served, *commands):
+            await store.close()
