@@ -50,7 +50,12 @@ async def until_gone(*processes: int) -> None:
 
 
 def _is_there(process: int) -> bool:
-    return Path(f"/proc/{process}").exists()
+    """Return whether a process runs; one that has ended may wait for its new parent to notice."""
+    try:
+        status = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"
 
 
 class Clients:
