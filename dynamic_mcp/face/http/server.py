@@ -29,6 +29,8 @@ from dynamic_mcp.face.http.forwarding import Forwarding
 _BACKLOG = 2048
 # How long a handshake of TLS may take.
 _HANDSHAKE_WITHIN_S = 10.0
+# The turns of the loop after which a connection that was accepted is one of ours, to be closed.
+_TURNS_TO_CONNECT = 3
 # How long aborted connections may take to close.
 _ABORT_WITHIN_S = 1.0
 
@@ -117,6 +119,8 @@ class HttpServer:
     async def drain(self, within_s: float) -> None:
         """Close, and abort the connections that are left after this many seconds."""
         self.close()
+        for _ in range(_TURNS_TO_CONNECT):
+            await asyncio.sleep(0)
         try:
             async with asyncio.timeout(within_s):
                 await self._connections.wait_until_empty()

@@ -463,3 +463,13 @@ async def test_a_name_and_several_addresses_are_listened_at(server: OurServer) -
             client = Client(*await asyncio.open_connection(address.host, address.port))
             assert (await client.ask(GET)).status == 200
             await client.close()
+
+
+async def test_a_connection_that_is_being_accepted_is_closed_at_the_end_too() -> None:
+    server = HttpServer(FakeHandler())
+    (address,) = await server.open(TcpAddress("127.0.0.1", 0))
+    with socket.create_connection((address.host, address.port)) as client:
+        await asyncio.sleep(0)  # the loop accepts it, and makes a transport for it a moment later
+        await server.drain(0)
+        client.setblocking(True)
+        assert await asyncio.to_thread(client.recv, 1) == b""
