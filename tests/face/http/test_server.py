@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import tempfile
 from collections.abc import Iterator
@@ -465,11 +466,17 @@ async def test_a_name_and_several_addresses_are_listened_at(server: OurServer) -
             await client.close()
 
 
-async def test_a_connection_that_is_being_accepted_is_closed_at_the_end_too() -> None:
-    server = HttpServer(FakeHandler())
-    (address,) = await server.open(TcpAddress("127.0.0.1", 0))
-    with socket.create_connection((address.host, address.port)) as client:
-        await asyncio.sleep(0)  # the loop accepts it, and makes a transport for it a moment later
-        await server.drain(0)
-        client.setblocking(True)
-        assert await asyncio.to_thread(client.recv, 1) == b""
+def test_a_connection_that_is_being_accepted_is_closed_at_the_end_too(recwarn: pytest.WarningsRecorder) -> None:
+    async def serve_for_a_moment() -> None:
+        server = HttpServer(FakeHandler())
+        (address,) = await server.open(TcpAddress("127.0.0.1", 0))
+        with socket.create_connection((address.host, address.port)):
+            for _ in range(2):  # it is accepted, and then gets its transport, which is ours a moment later
+                await asyncio.sleep(0)
+            await server.drain(0)
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(serve_for_a_moment())
+    loop.close()
+    gc.collect()
+    assert not [each.message for each in recwarn if each.category is ResourceWarning]
