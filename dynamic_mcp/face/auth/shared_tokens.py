@@ -6,6 +6,7 @@ used, accepts none of these tokens until it can.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from asyncio import Future
@@ -21,7 +22,15 @@ from dynamic_mcp.face.auth.token_store import MAX_TOKENS, PREFIX, StoredToken, f
 from dynamic_mcp.face.http.exchange import RequestHead
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.system.decoding import decode_as
-from dynamic_mcp.system.shared_store import ABSENT, LONGEST_S, SharedStore, StoredEntry, StoreSpace, StoreUnavailable
+from dynamic_mcp.system.shared_store import (
+    ABSENT,
+    LONGEST_S,
+    SharedStore,
+    StoredEntry,
+    StoreFailure,
+    StoreSpace,
+    StoreUnavailable,
+)
 from dynamic_mcp.system.store_copies import Mirror
 from dynamic_mcp.system.task_set import TaskSet
 
@@ -29,6 +38,8 @@ log = logging.getLogger(__name__)
 
 # Revoked tokens stay until they would have expired, so that a store that was emptied is filled without them.
 TOKENS = StoreSpace("tokens", most_listed=MAX_TOKENS)
+# How soon a store that was emptied, and could not be filled, is tried again.
+_FILL_AGAIN_S = 0.5
 _UNAVAILABLE = CredentialDenial("temporarily_unavailable", "the token could not be checked; retry")
 
 
@@ -79,7 +90,10 @@ class SharedTokenStore:
 
 
 class SharedTokens:
-    """The tokens as this replica knows them: a copy, which a task keeps up to date until `close`."""
+    """The tokens as this replica knows them: a copy, which a task keeps up to date until `close`.
+
+    A token that was revoked stays so here, whatever the store says later.
+    """
 
     def __init__(self, store: SharedStore, now: Callable[[], float] = time.time) -> None:
         self._store = store
@@ -87,7 +101,8 @@ class SharedTokens:
         self._mirror = Mirror(store, TOKENS)
         self._tokens: tuple[StoredToken, ...] = ()
         self._known: list[SharedToken] = []
-        self._restoring = 0  # while the store was emptied, and has not got back what is known here
+        self._revoked: dict[str, SharedToken] = {}  # by their hashes, until they would have expired
+        self._restoring: asyncio.Task[None] | None = None  # until an emptied store has what is known here
         self._tasks = TaskSet(log)
         self._mirror.on_change(self._read)
         self._forget_reset = store.on_reset(self._on_reset)
@@ -96,7 +111,7 @@ class SharedTokens:
     @property
     def is_fresh(self) -> bool:
         """Return whether a token that was revoked more than a second ago is known to be."""
-        return self._mirror.is_fresh and not self._restoring
+        return self._mirror.is_fresh and self._restoring is None
 
     def read(self) -> tuple[StoredToken, ...]:
         return self._tokens
@@ -111,25 +126,46 @@ class SharedTokens:
         await self._tasks.wait()
 
     def _read(self) -> None:
-        if not self._restoring:
-            self._known = [each for each in map(_decode, self._mirror.entries) if each is not None]
+        if self._restoring is None:
+            found = [each for each in map(_decode, self._mirror.entries) if each is not None]
+            revoked = {**self._revoked, **{each.token.hash: each for each in found if each.is_revoked}}
+            now = self._now()
+            self._revoked = {key: each for key, each in revoked.items() if not each.token.has_expired(now)}
+            self._known = [*self._revoked.values(), *(each for each in found if each.token.hash not in revoked)]
             self._tokens = _list_valid(self._known)
 
     def _on_reset(self) -> None:
         """Called when the store may have been emptied: it gets what is known here, and first what was revoked."""
-        self._restoring += 1
-        self._tasks.create(self._restore(), name="tokens for an emptied store")
+        if self._restoring is not None:
+            self._restoring.cancel()
+        self._restoring = self._tasks.create(self._restore(), name="tokens for an emptied store")
 
     async def _restore(self) -> None:
-        try:
-            for each in sorted(self._known, key=lambda each: not each.is_revoked):
-                if not each.token.has_expired(self._now()):
-                    await self._write(each, _left_s(each.token, self._now()))
-            await self._mirror.refresh()
-        except StoreUnavailable as exc:
-            log.warning("tokens may be missing in the shared store, which was emptied: %s", exc)
-        self._restoring -= 1
+        while True:
+            try:
+                await self._fill()
+                await self._mirror.refresh()
+                break
+            except StoreUnavailable as exc:
+                log.warning("tokens may be missing in the shared store, which was emptied: %s", exc)
+            await asyncio.sleep(_FILL_AGAIN_S)
+        self._restoring = None
         self._read()
+
+    async def _fill(self) -> None:
+        """Write what the store lacks. Raises StoreUnavailable."""
+        there = {each.name: _decode(each) for each in await self._store.list_entries(TOKENS)}
+        for each in self._known:
+            found = there.get(each.token.hash)
+            is_there = found is not None and (found.is_revoked or not each.is_revoked)
+            if is_there or each.token.has_expired(self._now()):
+                continue
+            try:
+                await self._write(each, _left_s(each.token, self._now()))
+            except StoreUnavailable as exc:
+                if exc.failure is not StoreFailure.FULL or found is not None:
+                    raise
+                log.warning("the token `%s` is not kept in the shared store: %s", each.token.id, exc)
 
     async def _write(self, shared: SharedToken, left_s: float) -> None:
         value = wire.encode(shared)

@@ -7,6 +7,7 @@ to the replica whose call it is, by a compare-and-set of its entry; that replica
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import secrets
@@ -22,7 +23,7 @@ from dynamic_mcp.features.approvals.queue import ApprovalServer
 from dynamic_mcp.features.approvals.store import ApprovalAnswer, ApprovalDecision, QueuedApproval
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.system.decoding import decode_as
-from dynamic_mcp.system.shared_store import ABSENT, SharedStore, StoredEntry, StoreSpace, StoreUnavailable
+from dynamic_mcp.system.shared_store import ABSENT, SharedStore, StoredEntry, StoreSpace, StoreUnavailable, Version
 from dynamic_mcp.system.store_copies import Mirror
 from dynamic_mcp.system.task_set import TaskSet
 
@@ -35,16 +36,21 @@ _MOST_BYTES = 64 << 10
 _ANSWER_WITHIN_S = 5.0
 _ANSWER_KEPT_S = 60.0
 _GONE = ApprovalAnswer(outcome="gone", reason="it was decided elsewhere, or has expired")
+_CLAIMED = ApprovalAnswer(outcome="refused", reason="the replica whose call it is has it, and does not answer")
 _SILENT = ApprovalAnswer(outcome="refused", reason="the replica whose call it is does not answer")
 
 
 class SharedCall(Struct, frozen=True):
-    """An entry: a call of the replica `owner`, the decision about it with its nonce, and the owner's answer."""
+    """An entry: a call of the replica `owner`, the decision about it with its nonce, and the owner's answer.
+
+    `is_claimed`: the owner has read the decision, which can no longer be withdrawn.
+    """
 
     pending: QueuedApproval
     owner: str
     decision: ApprovalDecision | None = None
     nonce: str = ""
+    is_claimed: bool = False
     answer: ApprovalAnswer | None = None
 
     @property
@@ -121,16 +127,24 @@ class SharedCalls:
             log.debug("the approval %s stays in the shared store: %s", id, exc)
 
     async def _take(self, entry: StoredEntry, call: SharedCall, decision: ApprovalDecision) -> None:
-        """Judge another replica's decision about a call of this one, and answer it."""
-        answer = await self._server.decide(entry.name, decision)
-        judged = structs.replace(call, decision=None, answer=answer)
-        ttl_s = call.left_s(time.time()) if judged.is_open else _ANSWER_KEPT_S
+        """Judge another replica's decision about a call of this one, and answer it; not one that was withdrawn."""
         try:
-            await self.store.compare_and_set(CALLS, entry.name, wire.encode(judged), ttl_s, expected=entry.version)
+            version = entry.version if call.is_claimed else await self._claim(entry.name, call, entry.version)
+            if version is None:
+                return
+            answer = await self._server.decide(entry.name, decision)
+            judged = structs.replace(call, decision=None, is_claimed=False, answer=answer)
+            ttl_s = call.left_s(time.time()) if judged.is_open else _ANSWER_KEPT_S
+            await self.store.compare_and_set(CALLS, entry.name, wire.encode(judged), ttl_s, expected=version)
         except StoreUnavailable as exc:
             log.warning("the decision about the call that waits as %s is not answered: %s", entry.name, exc)
         finally:
             self._deciding.discard(entry.name)
+
+    async def _claim(self, id: str, call: SharedCall, version: Version) -> Version | None:
+        """Keep a decision from being withdrawn; None if it has changed meanwhile. Raises StoreUnavailable."""
+        value = wire.encode(structs.replace(call, is_claimed=True))
+        return await self.store.compare_and_set(CALLS, id, value, call.left_s(time.time()), expected=version)
 
     # --- calls of other replicas -------------------------------------------------------------------------
 
@@ -150,31 +164,36 @@ class SharedCalls:
             return ApprovalAnswer(outcome="refused", reason="its arguments are too large for the shared store")
 
     async def _send(self, entry: StoredEntry, call: SharedCall, decision: ApprovalDecision) -> ApprovalAnswer:
-        decided = structs.replace(call, decision=decision, nonce=secrets.token_hex(8), answer=None)
+        nonce = secrets.token_hex(8)
+        decided = structs.replace(call, decision=decision, nonce=nonce, is_claimed=False, answer=None)
         left_s = call.left_s(time.time())
         version = await self.store.compare_and_set(
             CALLS, entry.name, wire.encode(decided), left_s, expected=entry.version
         )
         if version is None:
             return ApprovalAnswer(outcome="refused", reason="another decision about it came first")
-        try:
-            async with asyncio.timeout(_ANSWER_WITHIN_S):
-                return await self._wait_for_answer(entry.name, decided.nonce)
-        except TimeoutError:
-            pass
+        answer = await self._wait_for_answer(entry.name, nonce)
+        if answer is not None:
+            return answer
         withdrawn = await self.store.compare_and_set(CALLS, entry.name, wire.encode(call), left_s, expected=version)
-        return _GONE if withdrawn is None else _SILENT
+        if withdrawn is not None:
+            return _SILENT
+        return await self._wait_for_answer(entry.name, nonce) or _CLAIMED  # it is about to answer
 
-    async def _wait_for_answer(self, id: str, nonce: str) -> ApprovalAnswer:
-        while True:
-            changed = self._changed
-            entry = await self.store.get(CALLS, id)
-            call = None if entry is None else _decode(entry)
-            if call is None or call.nonce != nonce:
-                return _GONE
-            if call.answer is not None:
-                return call.answer
-            await changed.wait()
+    async def _wait_for_answer(self, id: str, nonce: str) -> ApprovalAnswer | None:
+        """Return the answer of the replica whose call it is; None if there is none in time."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_ANSWER_WITHIN_S):
+                while True:
+                    changed = self._changed
+                    entry = await self.store.get(CALLS, id)
+                    call = None if entry is None else _decode(entry)
+                    if call is None or call.nonce != nonce:
+                        return _GONE
+                    if call.answer is not None:
+                        return call.answer
+                    await changed.wait()
+        return None
 
     async def _show(self, pending: QueuedApproval) -> None:
         """Show a call in the folder of this replica, as one of this process."""

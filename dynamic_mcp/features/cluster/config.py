@@ -108,6 +108,9 @@ def resolve(
         for each in section.peers
     )
     store = None if section.store is None else _resolve_store(section.store, file, surroundings)
+    if texts.failures and store is not None:  # what is shared must hold
+        where, why = texts.failures[0].split(": ", 1)
+        raise ConfigError(str(file), where, why)
     if texts.failures:
         return None, [*texts.warnings, *texts.failures, "settings.cluster: this replica serves alone"]
     return replace(section, name=name, keys=tuple(keys), peers=peers, store=store), texts.warnings

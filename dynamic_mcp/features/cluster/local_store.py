@@ -81,6 +81,9 @@ class LocalStore:
         self._clock = clock
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
         self._connection: sqlite3.Connection | None = None
+        self._opened: tuple[int, int] | None = None  # which file that is of
+        self._restores: list[Callable[[], object]] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._subscribers = Subscribers()
         self._tasks = TaskSet(log)
         self._is_looking = False
@@ -210,7 +213,21 @@ class LocalStore:
         return self._subscribers.add(space.name, on_message)
 
     def on_reset(self, restore: Callable[[], object]) -> Callable[[], None]:
-        return lambda: None  # a file loses nothing while it is open
+        self._loop = asyncio.get_running_loop()
+        self._restores.append(restore)
+
+        def remove() -> None:
+            if restore in self._restores:
+                self._restores.remove(restore)
+
+        return remove
+
+    def _restore(self) -> None:
+        """Called when another file is in the place of the one that was open."""
+        log.warning("the shared store in %s was replaced", self._file)
+        for each in [*self._restores]:
+            each()
+        self._subscribers.send_loss()
 
     def describe(self) -> StoreStatus:
         where = "memory" if self._file is None else f"sqlite://{self._file}"
@@ -252,8 +269,12 @@ class LocalStore:
 
     def _record_change(self, connection: sqlite3.Connection, space: StoreSpace, name: str) -> None:
         if space.most_listed:
-            change = "INSERT INTO changes VALUES (?, 1) ON CONFLICT (space) DO UPDATE SET number = number + 1"
-            connection.execute(change, (space.name,))
+            # a file in the place of another one has other numbers
+            change = (
+                "INSERT INTO changes VALUES (?, ?)"
+                " ON CONFLICT (space) DO UPDATE SET number = max(number + 1, excluded.number)"
+            )
+            connection.execute(change, (space.name, int(self._clock() * 1_000_000)))
             self._send(connection, space, name.encode())
 
     def _send(self, connection: sqlite3.Connection, space: StoreSpace, message: bytes) -> None:
@@ -283,7 +304,7 @@ class LocalStore:
         return result
 
     def _transact(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        connection = self._connection or self._connect()
+        connection = self._find_connection()
         connection.execute("BEGIN IMMEDIATE")
         try:
             result = work(connection)
@@ -303,13 +324,30 @@ class LocalStore:
                 connection.execute(f"DELETE FROM {table} WHERE {column} <= ?", (now,))  # noqa: S608 - names of ours
             connection.execute("DELETE FROM messages WHERE at <= ?", (now - _MESSAGES_FOR_S,))
 
+    def _find_connection(self) -> sqlite3.Connection:
+        """Return the connection to the file that is there now: other processes use no file that was removed."""
+        if self._connection is not None and self._opened != self._identify():
+            self._disconnect()
+            self._last_message = 0
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self._restore)
+        return self._connection or self._connect()
+
+    def _identify(self) -> tuple[int, int] | None:
+        """Return which file is there; None if there is none."""
+        try:
+            status = self._file.stat() if self._file is not None else None
+        except FileNotFoundError:
+            status = None
+        return None if status is None else (status.st_dev, status.st_ino)
+
     def _connect(self) -> sqlite3.Connection:
         if self._file is None:
             connection = self._database.open_in_memory()
         else:
             paths.make_private_dir(self._file.parent)  # one that is there may be others' too
             connection = self._database.open()
-        self._connection = connection
+        self._connection, self._opened = connection, self._identify()
         return connection
 
     def _disconnect(self) -> None:
@@ -334,12 +372,12 @@ class LocalStore:
 
     def _skip_messages(self) -> None:
         with contextlib.suppress(sqlite3.Error, OSError):
-            connection = self._connection or self._connect()
+            connection = self._find_connection()
             query = "SELECT coalesce(max(number), 0) FROM messages"
             self._last_message = connection.execute(query).fetchone()[0]
 
     def _read_messages(self) -> list[tuple[str, bytes]]:
-        connection = self._connection or self._connect()
+        connection = self._find_connection()
         query = "SELECT number, space, message FROM messages WHERE number > ? ORDER BY number"
         rows = connection.execute(query, (self._last_message,)).fetchall()
         if rows:

@@ -14,7 +14,7 @@ from dynamic_mcp.features.approvals.config import Approval, Notify
 from dynamic_mcp.features.approvals.shared import SharedCalls
 from dynamic_mcp.features.approvals.store import FOLDER, ApprovalAnswer, ApprovalDecision, QueuedApproval
 from dynamic_mcp.proxy.proxy import Proxy as DynamicMcp
-from dynamic_mcp.system.shared_store import SharedStore
+from dynamic_mcp.system.shared_store import SharedStore, StoredEntry, StoreSpace
 from tests.fakes import Client, FakeUpstream, Opener, config_of, group_config
 from tests.features.approvals.queue_server import BOUND_S, Proxy, waiting
 from tests.features.approvals.scene import ANSWERS, DONE, RULES, begin
@@ -121,6 +121,30 @@ async def test_a_replica_that_is_gone_answers_no_decision(pair: tuple[ReplicaOfC
     assert (refused.outcome, refused.reason) == ("refused", "the replica whose call it is does not answer")
     assert one.received == []
     assert (await other.shows("7F3K2M")).id == "7F3K2M", "it can be decided later"
+
+
+async def test_a_decision_that_was_withdrawn_while_it_was_read_does_not_count(
+    pair: tuple[ReplicaOfCalls, ReplicaOfCalls], store_pair: StorePair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = pair
+    await one.ask(waiting("7F3K2M"))
+    await other.shows("7F3K2M")
+    monkeypatch.setattr("dynamic_mcp.features.approvals.shared._ANSWER_WITHIN_S", 0.8)
+    read = store_pair[0].list_entries
+
+    async def read_slowly(space: StoreSpace) -> list[StoredEntry]:
+        found = await read(space)
+        await asyncio.sleep(1.2)
+        return found
+
+    monkeypatch.setattr(store_pair[0], "list_entries", read_slowly)
+    refused = await other.allow("7F3K2M")
+    assert (refused.outcome, refused.reason) == ("refused", "the replica whose call it is does not answer")
+    await asyncio.sleep(1.5)
+    assert one.received == []
+    monkeypatch.undo()
+    assert await other.allow("7F3K2M") == TAKEN
+    assert len(one.received) == 1
 
 
 async def test_without_the_store_a_call_is_decided_at_its_own_replica_alone(

@@ -76,6 +76,13 @@ def test_a_replica_that_cannot_be_one_of_several_serves_alone_and_says_so(
     assert any("serves alone" in each for each in config.warnings)
 
 
+@pytest.mark.parametrize("cluster", [{"keys": ["short"]}, {"keys": ["${UNSET}"]}, {"name": "a.b"}])
+def test_a_replica_that_shares_a_store_does_not_go_on_without_it(read: Read, cluster: Json) -> None:
+    with pytest.raises(ConfigError) as refused:
+        read({"peers": "http://a", "keys": [KEY], "name": "a", "store": "sqlite:///tmp/a.sqlite", **cluster})
+    assert refused.value.where.startswith(f"settings.cluster.{next(iter(cluster))}")
+
+
 def test_a_short_key_comes_with_the_command_that_makes_one(tmp_path: Path) -> None:
     file = tmp_path / "dynamic-mcp.json"
     cluster = {"peers": "http://a", "keys": ["${KEY}"], "name": "a"}

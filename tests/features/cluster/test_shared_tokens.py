@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
@@ -12,8 +13,11 @@ import pytest
 from dynamic_mcp.config.auth import BearerAuth
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, NotFound
 from dynamic_mcp.face.auth.provider import AuthResult, CredentialDenial
-from dynamic_mcp.face.auth.shared_tokens import SharedBearerProvider, SharedTokens, SharedTokenStore
+from dynamic_mcp.face.auth.shared_tokens import TOKENS, SharedBearerProvider, SharedTokens, SharedTokenStore
+from dynamic_mcp.features.cluster.local_store import LocalStore
 from dynamic_mcp.identity import Authentication, Principal
+from dynamic_mcp.system.database_file import delete_database
+from dynamic_mcp.system.shared_store import StoredEntry, StoreFailure, StoreSpace, StoreUnavailable, Version
 from tests.face.auth.parties import BEARER, TOKEN, head_of
 from tests.fakes import BOUND_S
 from tests.features.cluster.store_servers import StoreServer, until, until_true
@@ -142,3 +146,89 @@ async def test_a_store_that_was_emptied_gets_back_tokens_and_what_was_revoked(
     finally:
         for each in providers:
             await each.close()
+
+
+class ShakyStore(LocalStore):
+    """A store that another one takes the place of, and that fails so many writes from then on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failures = 0
+        self._on_reset: list[Callable[[], object]] = []
+
+    def on_reset(self, restore: Callable[[], object]) -> Callable[[], None]:
+        self._on_reset.append(restore)
+        return lambda: self._on_reset.remove(restore)
+
+    async def put(self, space: StoreSpace, name: str, value: bytes, ttl_s: float) -> Version:
+        if self.failures:
+            self.failures -= 1
+            raise StoreUnavailable(StoreFailure.SLOW)
+        return await super().put(space, name, value, ttl_s)
+
+    async def replace(self, entries: list[StoredEntry], *, failures: int) -> None:
+        for each in await self.list_entries(TOKENS):
+            await self.delete(TOKENS, each.name)
+        for each in entries:
+            await self.put(TOKENS, each.name, each.value, HOUR_S)
+        self.failures = failures
+        for restore in self._on_reset:
+            restore()
+
+
+async def test_a_store_that_is_behind_makes_no_replica_accept_what_was_revoked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("dynamic_mcp.face.auth.shared_tokens._FILL_AGAIN_S", 0.01)
+    store = ShakyStore()
+    tokens, provider = SharedTokenStore(store), SharedBearerProvider(BearerAuth(), SharedTokens(store))
+    try:
+        kept, _ = await create(tokens)
+        revoked, id = await create(tokens, "gone")
+        await until_accepted(provider, kept)
+        await until_accepted(provider, revoked)
+        before = await store.list_entries(TOKENS)
+        await tokens.revoke(id, now=time.time())
+        await until_refused(provider, revoked)
+        await store.replace(before, failures=3)
+        ends_at = time.monotonic() + 1.5
+        while time.monotonic() < ends_at:
+            assert isinstance(await ask(provider, revoked), CredentialDenial)
+            await asyncio.sleep(0.01)
+        assert [each.subject for each in await tokens.load()] == ["ci"]
+        await until_accepted(provider, kept)
+        await store.replace([], failures=3)
+        await until_accepted(provider, kept)
+        await until_true(lambda: _has_only(tokens, "ci"))
+        await store.put(TOKENS, before[1].name, before[1].value, HOUR_S)
+        await store.put(TOKENS, before[0].name, before[0].value, HOUR_S)
+        await asyncio.sleep(1)
+        assert isinstance(await ask(provider, revoked), CredentialDenial), "an earlier entry was put back"
+    finally:
+        await provider.close()
+        await store.close()
+
+
+async def _has_only(tokens: SharedTokenStore, subject: str) -> bool:
+    return [each.subject for each in await tokens.load()] == [subject]
+
+
+async def test_a_file_that_was_removed_is_used_no_more(tmp_path: Path) -> None:
+    file = tmp_path / "store.sqlite"
+    served = LocalStore(file)
+    provider = SharedBearerProvider(BearerAuth(), SharedTokens(served))
+    commands: list[LocalStore] = []
+    try:
+        commands.append(LocalStore(file))
+        token, id = await create(SharedTokenStore(commands[0]))
+        await until_accepted(provider, token)
+        delete_database(file)
+        commands.append(LocalStore(file))
+        tokens = SharedTokenStore(commands[1])
+        await until_true(lambda: _has_only(tokens, "ci"))
+        await tokens.revoke(id, now=time.time())
+        await until_refused(provider, token)
+    finally:
+        await provider.close()
+        for store in (served, *commands):
+            await store.close()
