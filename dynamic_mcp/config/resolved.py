@@ -391,6 +391,12 @@ class GroupConfig(Struct, frozen=True):
         return replace(self, upstream=replace(self.upstream, home=replace(self.upstream.home, user=user)))
 
     @property
+    def user_at_home(self) -> Principal:
+        """The user of whom the home of the server hears."""
+        home = self.upstream.home if isinstance(self.upstream, Program) else None
+        return LOCAL if home is None else home.user
+
+    @property
     def label(self) -> str:
         """A short label: the program's name, or the host."""
         match self.upstream:

@@ -284,7 +284,8 @@ class Group:
         wanted = self._catalog.want(lists)
         best_first = sorted(self.instances.values(), key=lambda each: _BEST_FIRST.index(each.state))
         for number, instance in enumerate(best_first):  # one of them reads what is wanted, for all
-            instance.reconfigure(config, wanted if number == 0 else frozenset())
+            own = config.at_home_for(instance.config.user_at_home)
+            instance.reconfigure(own, wanted if number == 0 else frozenset())
         self._observer.group_changed(self)
 
     def dismiss_strangers(self) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from dynamic_mcp.system.worker import WorkerIdentity
 from tests.http_client import HttpClient
 from tests.http_program import HttpProgram, serving_http
 from tests.journeys.remote_server import free_port
@@ -49,7 +50,12 @@ async def until_gone(*processes: int) -> None:
 
 
 def _is_there(process: int) -> bool:
-    return Path(f"/proc/{process}").exists()
+    """Return whether a process runs; one that has ended may wait for its new parent to notice."""
+    try:
+        status = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"
 
 
 class Clients:
@@ -191,24 +197,64 @@ async def _answer(client: McpClient, id: int, stream: McpStream) -> str:
     return str(line["result"]["content"]["name"])
 
 
-async def test_users_do_not_share_a_server_that_is_for_one_user(tmp_path: Path) -> None:
-    tokens = {name: f"token-of-{name}-k3W9x2QmZ7vR4tLpB8nY5cJd6sHg1fAe" for name in ("ann", "bob")}
-    auth = [{"kind": "bearer", "tokens": [{"subject": name, "token": token} for name, token in tokens.items()]}]
+_TOKENS = {name: f"token-of-{name}-k3W9x2QmZ7vR4tLpB8nY5cJd6sHg1fAe" for name in ("ann", "bob")}
+_AUTH = [{"kind": "bearer", "tokens": [{"subject": name, "token": token} for name, token in _TOKENS.items()]}]
+_HEADERS = {name: {"Authorization": f"Bearer {token}"} for name, token in _TOKENS.items()}
+
+
+@contextlib.asynccontextmanager
+async def serving_users(folder: Path) -> AsyncIterator[tuple[HttpProgram, Clients]]:
+    """Run two workers with a server of which each user has one."""
     servers = {"up": {**full(), "share": "user"}}
-    async with contextlib.AsyncExitStack() as stack:
-        program = await stack.enter_async_context(
-            serving_http(tmp_path, servers, "--workers", "2", settings={"http": {"auth": auth}})
-        )
+    async with serving_http(folder, servers, "--workers", "2", settings={"http": {"auth": _AUTH}}) as program:
         clients = Clients(program)
-        stack.push_async_callback(clients.close)
-        headers = {name: {"Authorization": f"Bearer {token}"} for name, token in tokens.items()}
-        first = await clients.at("w0", headers=headers["ann"])
-        second = await clients.at("w1", headers=headers["ann"])
-        third = await clients.at("w1", headers=headers["bob"])
+        try:
+            yield program, clients
+        finally:
+            await clients.close()
+
+
+async def test_users_do_not_share_a_server_that_is_for_one_user(tmp_path: Path) -> None:
+    async with serving_users(tmp_path) as (_, clients):
+        first = await clients.at("w0", headers=_HEADERS["ann"])
+        second = await clients.at("w1", headers=_HEADERS["ann"])
+        third = await clients.at("w1", headers=_HEADERS["bob"])
         for number, client in enumerate((first, second, third)):
             await client.call("up", "echo", {"text": f"of {number}"})
         texts = [texts_of(await received(client)) for client in (first, second, third)]
         assert texts == [["of 0", "of 1"], ["of 0", "of 1"], ["of 2"]]
+
+
+async def test_users_are_told_apart_after_a_reload_when_the_home_of_their_server_is_killed(
+    tmp_path: Path,
+) -> None:
+    async with serving_users(tmp_path) as (program, clients):
+        number = WorkerIdentity(0, 2, "", "").home_of("up")
+        both = [await clients.at(f"w{1 - number}", headers=_HEADERS[name]) for name in ("ann", "bob")]
+        for client in both:
+            await client.call("up", "echo", {"text": "before"})
+        config = tmp_path / "dynamic-mcp.json"
+        config.write_text(config.read_text().replace('"share"', '"description": "another", "share"'))
+        await until_logged(program, "group up changed in the config and keeps running")
+        home = workers_of(program)[f"w{number}"]
+        os.kill(home, signal.SIGKILL)
+        await until_gone(home)
+        for number, client in enumerate(both):
+            await until_echoed(client, f"of {number}")
+        assert [texts_of(await received(client)) for client in both] == [["of 0"], ["of 1"]]
+
+
+async def until_logged(program: HttpProgram, words: str, count: int = 2) -> None:
+    """Wait until each worker has logged this."""
+    async with asyncio.timeout(BOUND_S):
+        while program.log().count(words) < count:  # noqa: ASYNC110 - a file raises no event
+            await asyncio.sleep(0.05)
+
+
+async def until_echoed(client: McpClient, text: str) -> None:
+    async with asyncio.timeout(BOUND_S):
+        while "result" not in await client.call("up", "echo", {"text": text}):  # noqa: ASYNC110 - as above
+            await asyncio.sleep(0.1)
 
 
 async def test_a_killed_worker_takes_only_its_own_sessions_with_it(tmp_path: Path) -> None:

@@ -29,6 +29,8 @@ from dynamic_mcp.face.http.forwarding import Forwarding
 _BACKLOG = 2048
 # How long a handshake of TLS may take.
 _HANDSHAKE_WITHIN_S = 10.0
+# The turns of the loop after which a connection that was accepted is one of ours, to be closed.
+_TURNS_TO_CONNECT = 3
 # How long aborted connections may take to close.
 _ABORT_WITHIN_S = 1.0
 
@@ -116,12 +118,23 @@ class HttpServer:
 
     async def drain(self, within_s: float) -> None:
         """Close, and abort the connections that are left after this many seconds."""
+        await self._stop_accepting()
         self.close()
         try:
             async with asyncio.timeout(within_s):
                 await self._connections.wait_until_empty()
         except TimeoutError:
             await self.abort()
+
+    async def _stop_accepting(self) -> None:
+        """Accept no more, and let what was accepted become connections: asyncio loses it when the server closes."""
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(NotImplementedError):  # the loop of Windows has no readers
+            for server in self._servers:
+                for listening in server.sockets:
+                    loop.remove_reader(listening)
+        for _ in range(_TURNS_TO_CONNECT):
+            await asyncio.sleep(0)
 
     async def abort(self) -> None:
         self.close()

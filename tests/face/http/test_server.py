@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import tempfile
 from collections.abc import Iterator
@@ -463,3 +464,19 @@ async def test_a_name_and_several_addresses_are_listened_at(server: OurServer) -
             client = Client(*await asyncio.open_connection(address.host, address.port))
             assert (await client.ask(GET)).status == 200
             await client.close()
+
+
+def test_a_connection_that_is_being_accepted_is_closed_at_the_end_too(recwarn: pytest.WarningsRecorder) -> None:
+    async def serve_for_a_moment() -> None:
+        server = HttpServer(FakeHandler())
+        (address,) = await server.open(TcpAddress("127.0.0.1", 0))
+        with socket.create_connection((address.host, address.port)):
+            for _ in range(2):  # it is accepted, and then gets its transport, which is ours a moment later
+                await asyncio.sleep(0)
+            await server.drain(0)
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(serve_for_a_moment())
+    loop.close()
+    gc.collect()
+    assert not [each.message for each in recwarn if each.category is ResourceWarning]
