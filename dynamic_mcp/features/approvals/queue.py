@@ -64,9 +64,16 @@ class Queue:
 
     def share(self, make: Callable[[ApprovalServer], CallSharing] | None) -> None:
         """Show calls at other replicas, and theirs here, from now on, by what `make` makes; or no longer."""
-        if self._shared is not None:
-            self._tasks.create(self._shared.close(), name="end of calls of other replicas")
-        self._shared = None if make is None else make(self._server)
+        old, self._shared = self._shared, None if make is None else make(self._server)
+        self._tasks.create(self._share_waiting(old, self._shared), name="calls for other replicas")
+
+    async def _share_waiting(self, old: CallSharing | None, new: CallSharing | None) -> None:
+        """Show what waits already, which the store may have as it was shown before."""
+        if old is not None:
+            await old.close()
+        for pending in self._server.list_pending():
+            if new is not None and new is self._shared:
+                await new.add(pending)
 
     def has(self, question: ApprovalQuestion) -> bool:
         return question.id in self._puts
@@ -139,6 +146,9 @@ class ApprovalServer:
         if not self._is_serving:
             self._is_serving = True
             self._tasks.create(self._serve(), name="approvals")
+
+    def list_pending(self) -> list[QueuedApproval]:
+        return [*self._pending.values()]
 
     def remove(self, id: str, why: str = "it was decided elsewhere") -> None:
         """Stop showing a call, if it is there; a later decision is answered with `why`."""

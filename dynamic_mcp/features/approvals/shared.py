@@ -88,6 +88,8 @@ class SharedCalls:
     async def add(self, pending: QueuedApproval) -> None:
         """Show a call at the other replicas; without the store, it waits here alone."""
         value = wire.encode(SharedCall(pending, self._owner))
+        if pending.id in self._own:
+            return
         if len(value) > _MOST_BYTES:
             log.warning("the call that waits as %s is too large to be shown at other replicas", pending.id)
             return
@@ -200,8 +202,9 @@ class SharedCalls:
         here = structs.replace(pending, pid=os.getpid(), config=self._config)
         try:
             await self._others.put(here)
-        except FileExistsError:  # replicas of one user have one folder
+        except FileExistsError:  # replicas of one user have one folder; tried again, since it may be left by another
             log.debug("the call that waits as %s is shown already", pending.id)
+            self._shown.pop(pending.id, None)
         except OSError as exc:
             log.warning("`dynamic-mcp approve` cannot show a call of another replica: %s", exc)
 
@@ -229,10 +232,12 @@ class SharedCalls:
         self._others.remove(id)
 
     async def close(self) -> None:
-        """Show no call of another replica any more."""
+        """Show no call of another replica any more, and none of this one there."""
         self._forget_reset()
         self._tasks.cancel_all()
         await self._tasks.wait()
+        for id in self._own.keys() - self._deciding:
+            await self._delete(id)
         await self._others.close()
 
 

@@ -11,8 +11,9 @@ import pytest
 
 from dynamic_mcp.features.approvals.client import ApprovalClient
 from dynamic_mcp.features.approvals.config import Approval, Notify
-from dynamic_mcp.features.approvals.shared import SharedCalls
+from dynamic_mcp.features.approvals.shared import CALLS, SharedCall, SharedCalls
 from dynamic_mcp.features.approvals.store import FOLDER, ApprovalAnswer, ApprovalDecision, QueuedApproval
+from dynamic_mcp.mcp import wire
 from dynamic_mcp.proxy.proxy import Proxy as DynamicMcp
 from dynamic_mcp.system.shared_store import SharedStore, StoredEntry, StoreSpace
 from tests.fakes import Client, FakeUpstream, Opener, config_of, group_config
@@ -112,11 +113,13 @@ async def test_a_call_that_ends_is_shown_nowhere(pair: tuple[ReplicaOfCalls, Rep
     assert (await other.allow("7F3K2M")).outcome == "gone"
 
 
-async def test_a_replica_that_is_gone_answers_no_decision(pair: tuple[ReplicaOfCalls, ReplicaOfCalls]) -> None:
+async def test_a_replica_that_is_gone_answers_no_decision(
+    pair: tuple[ReplicaOfCalls, ReplicaOfCalls], store_pair: StorePair
+) -> None:
     one, other = pair
-    await one.ask(waiting("7F3K2M"))
+    left = SharedCall(waiting("7F3K2M"), "a replica that was killed")
+    await store_pair[0].put(CALLS, "7F3K2M", wire.encode(left), 60)
     await other.shows("7F3K2M")
-    await one.shared.close()  # as if it was killed: what it has written stays
     refused = await other.allow("7F3K2M")
     assert (refused.outcome, refused.reason) == ("refused", "the replica whose call it is does not answer")
     assert one.received == []
@@ -202,6 +205,40 @@ async def test_a_call_at_one_proxy_is_sent_once_it_is_allowed_at_another(
     finally:
         for proxy in proxies:
             await proxy.close()
+
+
+async def test_a_call_that_waits_is_shown_again_when_another_config_opens_the_store_anew(
+    store_pair: StorePair, tmp_path: Path
+) -> None:
+    upstreams = [FakeUpstream(ANSWERS) for _ in store_pair]
+    one, other = (asking_proxy(each, tmp_path / name) for name, each in zip("ab", upstreams, strict=True))
+    people = [ApprovalClient(tmp_path / name / FOLDER) for name in "ab"]
+    try:
+        one.set_shared_store(store_pair[0])
+        other.set_shared_store(store_pair[1])
+        client = Client(one, authentication=person("ann", "dev"))
+        await client.initialize()
+        calling = begin(client)
+        (pending,) = await listed(people[1])
+        one.set_shared_store(store_pair[1])
+        other.set_shared_store(store_pair[0])
+        await asyncio.sleep(1)  # what was there is gone
+        assert await listed(people[1]) == [pending]
+        decision = ApprovalDecision(id=pending.id, verdict="allow", by="eve")
+        assert await asyncio.to_thread(people[1].decide, decision) == TAKEN
+        async with asyncio.timeout(BOUND_S):
+            assert await calling == DONE
+    finally:
+        await one.close()
+        await other.close()
+
+
+async def listed(there: ApprovalClient) -> list[QueuedApproval]:
+    """Wait until a person sees calls, and return them."""
+    async with asyncio.timeout(BOUND_S):
+        while not (found := await asyncio.to_thread(there.list_pending)):  # noqa: ASYNC110 - in a folder
+            await asyncio.sleep(0.01)
+    return found
 
 
 def asking_proxy(upstream: FakeUpstream, folder: Path) -> DynamicMcp:
