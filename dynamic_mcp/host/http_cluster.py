@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.face.http.cluster import ReplicaSet
@@ -13,6 +13,9 @@ from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.shared_store import open_shared_store
 from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.system.worker import WorkerIdentity
+
+if TYPE_CHECKING:
+    from dynamic_mcp.system.shared_store import SharedStore
 
 log = logging.getLogger("dynamic_mcp")
 
@@ -30,19 +33,38 @@ class ClusterControl:
         self._cluster: ReplicaSet | None = None
         self._applied: Any = None  # Any: the settings of the feature, and the limit of messages
         self._store_of: Any = None  # Any: the settings of the feature
+        self._before: tuple[SharedStore | None, Any] | None = None  # the store and the settings until `apply`
 
     async def open_store(self, config: Config) -> None:
-        """Share with the other replicas what this config says, before the first request may come."""
+        """Share with the other replicas what this config says, before the first request may come.
+
+        What was shared before stays open until `apply`, for `revert_store`.
+        """
         if config.cluster == self._store_of:
             return
-        old, store = self._proxy.shared_store, await open_shared_store(config)
+        store = await open_shared_store(config)
+        await self._close_old_store()
+        self._before = self._proxy.shared_store, self._store_of
         self._proxy.set_shared_store(store)
         self._store_of = config.cluster
-        if old is not None:
-            await old.close()
+
+    async def revert_store(self) -> None:
+        """Share what was shared before, since nothing else of the config can be applied."""
+        if self._before is not None:
+            new = self._proxy.shared_store
+            (old, self._store_of), self._before = self._before, None
+            self._proxy.set_shared_store(old)
+            if new is not None:
+                await new.close()
+
+    async def _close_old_store(self) -> None:
+        before, self._before = self._before, None
+        if before is not None and before[0] is not None:
+            await before[0].close()
 
     async def apply(self, face: HttpFace, config: Config) -> None:
         """Be one of the replicas that this config names, from now on."""
+        await self._close_old_store()
         feature = table.feature_with_cluster()
         settings = None if feature is None else self._settings(feature, config)
         wanted = (settings, config.max_message_bytes)
@@ -72,6 +94,7 @@ class ClusterControl:
         await self._background.wait()
         if self._cluster is not None:
             await self._cluster.close()
+        await self._close_old_store()
         store = self._proxy.shared_store
         self._proxy.set_shared_store(None)
         if store is not None:

@@ -104,6 +104,8 @@ class HttpService:
         except BaseException:
             if self._face is not None:
                 face.configure(self._options, self._authenticator)
+                await self._replicas.revert_store()
+                self._providers.shared_store = self._proxy.shared_store
             else:
                 await self._replicas.close()
             await self._providers.keep_only(self._http, self._config_file)

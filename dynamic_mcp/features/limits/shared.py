@@ -69,6 +69,7 @@ class SharedPlaces:
         self._keeping: asyncio.Task[None] | None = None
         self._freed = asyncio.Event()
         self._unsubscribe = store.subscribe(PLACES, lambda message: self._wake_waiting())
+        self._forget_reset = store.on_reset(self._restore)
 
     def __repr__(self) -> str:
         return f"<SharedPlaces, {len(self._held)} calls>"
@@ -128,6 +129,20 @@ class SharedPlaces:
         finally:
             self._keeping = None
 
+    def _restore(self) -> None:
+        """Called when the store may have been emptied: calls that run take their places again."""
+        if self._held:
+            self._tasks.create(self._take_again(), name="places in an emptied store")
+
+    async def _take_again(self) -> None:
+        for holder, leases in [*self._held.items()]:
+            if holder not in self._held:  # its call has ended
+                continue
+            with contextlib.suppress(StoreUnavailable):
+                await self._store.acquire(PLACES, leases, holder, HELD_S)
+            if holder not in self._held:  # it may have been released before
+                self._give_back(leases, holder)
+
     def _wake_waiting(self) -> None:
         self._freed.set()
         self._freed = asyncio.Event()
@@ -135,6 +150,7 @@ class SharedPlaces:
     def end(self) -> None:
         """Renew nothing any more: what is held expires, unless it is released."""
         self._unsubscribe()
+        self._forget_reset()
         if self._keeping is not None:
             self._keeping.cancel()
 

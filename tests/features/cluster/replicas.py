@@ -57,8 +57,10 @@ class Replica:
     async def open(self) -> None:
         await self.service.serve(self._http, self._config)
 
-    async def apply(self, **cluster: Any) -> None:  # Any: fields of Cluster
-        """Serve with other settings of the cluster from now on."""
+    async def apply(self, *, listen: TcpAddress | None = None, **cluster: Any) -> None:  # Any: fields of Cluster
+        """Serve with other settings of the cluster from now on, and at another address if there is one."""
+        if listen is not None:
+            self._http = replace(self._http, listen=listen)
         self._config = replace(self._config, cluster=replace(self._cluster, **cluster))
         await self.open()
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dynamic_mcp.config.addresses import TcpAddress
+from dynamic_mcp.errors import ListenError
 from dynamic_mcp.features.metrics.families import Values
 from dynamic_mcp.features.metrics.gauges import read_gauges
 from dynamic_mcp.system.shared_store import StoreFailure, StoreSpace
@@ -68,6 +71,22 @@ async def test_an_unchanged_store_stays_open(pair: list[Replica], tmp_path: Path
     store = replica.proxy.shared_store
     await replica.apply(store=store_in(tmp_path))
     assert replica.proxy.shared_store is store
+
+
+async def test_a_config_that_cannot_be_served_leaves_the_store_open(pair: list[Replica], tmp_path: Path) -> None:
+    replica = pair[0]
+    await replica.apply(store=store_in(tmp_path))
+    store = replica.proxy.shared_store
+    assert store is not None
+    await store.put(PLAIN, "a", b"1", 60)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        with pytest.raises(ListenError):
+            await replica.apply(listen=TcpAddress(*other.getsockname()), store=store_in(tmp_path / "other"))
+        assert replica.proxy.shared_store is store
+        assert await store.get(PLAIN, "a")
+    await replica.apply(listen=TcpAddress("127.0.0.1", free_port()), store=store_in(tmp_path / "other"))
+    assert replica.proxy.shared_store is not store
+    assert await failure_of(store.get(PLAIN, "a")) is StoreFailure.CLOSED
 
 
 async def test_a_replica_that_ends_closes_its_store(tmp_path: Path) -> None:

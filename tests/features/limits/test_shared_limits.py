@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from dynamic_mcp.config.resolved import Timeouts
+from dynamic_mcp.features.cluster.local_store import LocalStore
 from dynamic_mcp.features.limits.config import Limit
 from dynamic_mcp.features.limits.shared import HELD_S, PLACES, StoredNames
+from dynamic_mcp.system.database_file import delete_database
 from dynamic_mcp.system.shared_store import Lease, SharedStore
 from tests.fakes import BOUND_S, text_of
 from tests.features.limits.test_call_limits import Scene, echo
@@ -63,6 +66,26 @@ async def test_no_more_calls_run_at_once_than_all_replicas_have_places(store_pai
         await one.answer_call(1)
         assert await first
         await other.answer_call(1)  # a place that is given back wakes who waits at the other replica
+        assert await second
+
+
+async def test_a_call_keeps_its_place_when_the_store_is_emptied(
+    store_pair: StorePair, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    async with two_replicas(store_pair, Limit("limits[0]", concurrent=1), answers=False) as (one, other):
+        first = asyncio.create_task(echo(await one.client()))
+        await one.upstream.hears("tools/call")
+        if isinstance(store_pair[0], LocalStore):
+            delete_database(tmp_path / "shared" / "store.sqlite")
+        else:
+            request.getfixturevalue("redis").ask("FLUSHALL")
+        await asyncio.sleep(2)  # each replica looks once a second at least
+        second = asyncio.create_task(echo(await other.client()))
+        await is_refused_a_place(store_pair[1])
+        assert other.calls() == 0
+        await one.answer_call(1)
+        assert await first
+        await other.answer_call(1)
         assert await second
 
 
