@@ -25,8 +25,8 @@ pytestmark = [
     pytest.mark.usefixtures("two_replicas"),
     pytest.mark.timeout(240),
 ]
-# HAProxy tells a server at once that its client has gone only until the answer has begun: a client without a session may
-# be too late to cancel.
+# HAProxy tells a server at once that its client has gone, but only until the answer has begun: a client without a
+# session may be too late to cancel.
 _NGINX = pytest.mark.parametrize("two_replicas", ["round-robin", "pinned-nginx"], indirect=True)
 OfProgram = Callable[[HttpProgram], Awaitable[None]]
 InFolder = Callable[[Path], Awaitable[None]]
