@@ -78,8 +78,8 @@ def _measure(running: RunningProxy, table: Mapping[int, ProcessInfo]) -> _Measur
 
 
 def _show(out: Output, proxies: list[_MeasuredProxy], config: Path | None, rates: CallRates | None = None) -> None:
-    pids = [proxy.running.pid for proxy in proxies]
-    parts: list[StatusPart] = [each.load(each.status).read_status(pids) for each in FEATURES if each.status]
+    services = {proxy.running.pid: [each.pid for each in proxy.running.status.workers] for proxy in proxies}
+    parts: list[StatusPart] = [each.load(each.status).read_status(services) for each in FEATURES if each.status]
     if out.is_json:
         out.print_json([_to_json(proxy, parts) for proxy in proxies])
         return

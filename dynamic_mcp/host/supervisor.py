@@ -82,9 +82,9 @@ def _find_port(address: TcpAddress) -> int:
 
 
 def _remove_those_of_dead(folder: Path) -> None:
-    """Remove the folders that killed supervisors have left."""
+    """Remove the folders that killed supervisors have left; in a container, each may have had our process id."""
     for each in folder.parent.glob("workers-*"):
-        if not is_alive(int(each.name.removeprefix("workers-")), 0.0):
+        if each == folder or not is_alive(int(each.name.removeprefix("workers-")), 0.0):
             shutil.rmtree(each, ignore_errors=True)
 
 
@@ -158,7 +158,10 @@ class Supervisor:
                     await self._ended.wait()
                     return
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-            process = await self._start(process.number)
+            try:
+                process = await self._start(process.number)
+            except OSError as exc:  # there is no memory, or no free descriptor
+                log.error("worker %d cannot be started: %s", process.number, exc)  # noqa: TRY400
 
     # --- signals ---------------------------------------------------------------------------------------
 
@@ -169,7 +172,10 @@ class Supervisor:
         self._signal(number)
 
     def _reload(self) -> None:
-        self._signal(signal.SIGHUP)
+        """Reload the workers that serve: one that still starts would end by it, and reads the config anyway."""
+        for process in self._processes.values():
+            if process.is_serving:
+                process.signal(signal.SIGHUP)
 
     def _signal(self, number: signal.Signals) -> None:
         for process in self._processes.values():
@@ -190,8 +196,12 @@ class _Process:
 
     def __init__(self, number: int, process: asyncio.subprocess.Process, ready: int) -> None:
         self.number = number
+        self.is_serving = False
         self._process = process
         self._ready = ready
+        self._said = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(ready, self._hear)
 
     @staticmethod
     async def start(worker: WorkerIdentity, command: Sequence[str], environment: Mapping[str, str]) -> _Process:
@@ -214,16 +224,23 @@ class _Process:
 
     async def serves(self) -> bool:
         """Return whether the worker serves now; False once it has ended without."""
-        ready, loop = asyncio.Event(), asyncio.get_running_loop()
-        loop.add_reader(self._ready, ready.set)
-        await ready.wait()  # it has written, or its end is closed
-        loop.remove_reader(self._ready)
-        return bool(os.read(self._ready, 1))
+        await self._said.wait()
+        return self.is_serving
+
+    def _hear(self) -> None:
+        """Called when it has written, or its end is closed."""
+        self._loop.remove_reader(self._ready)
+        self.is_serving = bool(os.read(self._ready, 1))
+        self._said.set()
 
     async def wait(self) -> int:
         """Return its exit code once it has ended; negative for a signal."""
         code = await self._process.wait()
-        os.close(self._ready)
+        self.is_serving = False
+        if self._ready >= 0:
+            self._loop.remove_reader(self._ready)
+            os.close(self._ready)
+            self._ready = -1
         return code
 
     def signal(self, number: signal.Signals) -> None:

@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,12 +17,12 @@ from tests.program import BOUND_S
 if sys.platform == "win32":
     pytest.skip("Windows has no ports that processes share", allow_module_level=True)
 
-from dynamic_mcp.host.supervisor import Supervisor
+from dynamic_mcp.host.supervisor import Supervisor, _remove_those_of_dead
 from dynamic_mcp.system.worker import WorkerIdentity
 
 # Writes down what happens to it, as `NUMBER WHAT`, and ends as the first argument says.
 _WORKER = """
-import os, signal, sys
+import os, signal, sys, time
 from dynamic_mcp.system.worker import of_process
 how, file = sys.argv[1:]
 worker = of_process(os.environ)
@@ -32,8 +33,10 @@ def end(*_):
     note("ended")
     sys.exit(0)
 signal.signal(signal.SIGTERM, signal.SIG_IGN if how == "stays" else end)
-signal.signal(signal.SIGHUP, lambda *_: note("reloaded"))
 note("started")
+if how == "hesitates":
+    time.sleep(0.5)
+signal.signal(signal.SIGHUP, lambda *_: note("reloaded"))
 if how == "fails":
     sys.exit(3)
 worker.say_ready()
@@ -87,6 +90,42 @@ async def test_a_worker_that_ends_is_started_again_and_no_other(service: Service
     os.kill(os.getpid(), signal.SIGTERM)
     assert await running == 0
     assert service.lines().count("0 started") == 1
+
+
+async def test_a_reload_does_not_end_a_worker_that_still_starts(service: Service) -> None:
+    running = service.run("hesitates")
+    await service.until(lambda lines: lines == ["0 started"])
+    os.kill(os.getpid(), signal.SIGHUP)
+    await service.until(lambda lines: "1 started" in lines)
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert await running == 0
+    assert service.lines().count("0 started") == 1
+
+
+async def test_a_worker_that_cannot_be_started_again_is_tried_again(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, failures = asyncio.create_subprocess_exec, [OSError("no memory")]
+
+    async def start_unless_full(*command: str, **options: Any) -> asyncio.subprocess.Process:  # Any: as the original
+        if failures and "1 started" in service.lines():
+            raise failures.pop()
+        return await start(*command, **options)
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", start_unless_full)
+    running = service.run("dies")
+    await service.until(lambda lines: lines.count("1 started") >= 3)
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert await running == 0
+    assert not failures
+
+
+def test_folders_of_dead_supervisors_are_removed_also_one_that_had_our_process_id(tmp_path: Path) -> None:
+    ours, of_living = tmp_path / f"workers-{os.getpid()}", tmp_path / f"workers-{os.getppid()}"
+    for each in (ours, of_living, tmp_path / "workers-999999999"):
+        each.mkdir()
+    _remove_those_of_dead(ours)
+    assert [*tmp_path.iterdir()] == [of_living]
 
 
 async def test_if_the_first_worker_cannot_serve_no_other_is_started(service: Service) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -360,12 +361,15 @@ async def test_always_finds_the_globs_for_all_servers_also_under_their_old_name(
     assert json.loads(done.out) == []
 
 
-async def test_the_status_says_how_many_calls_wait(cli: CliRunner, proxy: Proxy, state: Path) -> None:
-    publishing = asyncio.create_task(ProxyRegistry(state / "running").publish(ProxyStatus))
+@pytest.mark.parametrize("status", [ProxyStatus(), ProxyStatus(supervisor=os.getppid(), worker="w0")])
+async def test_the_status_says_how_many_calls_wait(
+    cli: CliRunner, proxy: Proxy, state: Path, status: ProxyStatus
+) -> None:
+    publishing = asyncio.create_task(ProxyRegistry(state / "running").publish(lambda: status))
     while not await asyncio.to_thread(lambda: list((state / "running").glob("*.json"))):
         pass
-    (status,) = (await asyncio.to_thread(cli.run, "status")).json
-    assert status["approvals"] == 1
+    (read,) = (await asyncio.to_thread(cli.run, "status")).json
+    assert read["approvals"] == 1
     shown = (await asyncio.to_thread(cli.run_on_terminal, "status")).out
     assert "1 call waits for your approval; `dynamic-mcp approve` lists them" in shown
     publishing.cancel()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -82,7 +81,9 @@ async def test_a_planned_failover_is_followed_while_the_old_server_still_answers
     await until(trio.has_copied)
     async with open_valkey(parse_address(trio.sentinel.url, tmp_path)) as store:
         await store.put(PLAIN, "a", b"1", 600)
-        await asyncio.to_thread(trio.sentinel.ask, "SENTINEL", "FAILOVER", "main")
+        await until(
+            lambda: "OK" in trio.sentinel.ask("SENTINEL", "FAILOVER", "main")
+        )  # not before it knows of the copy
         await until(lambda: str(trio.second.port) in trio.sentinel.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "main"))
         await until(lambda: "another server" in caplog.text or "read only" in caplog.text)
         await until_works(lambda: store.put(PLAIN, "b", b"2", 600))
