@@ -86,6 +86,8 @@ class ClusterControl:
         worker = self._worker
         if worker is None:
             return config.cluster
+        if config.cluster is not None:
+            log.warning("`settings.cluster` is for replicas of one process each, and is not used by workers")
         sockets = [worker.socket_of(number) for number in range(worker.count)]
         return feature.load(feature.cluster).settings_of_worker(worker.name, sockets, worker.key)
 
