@@ -150,6 +150,7 @@ class HttpService:
             else:
                 await self._face.drain(within_s)
         if self._listener is not None:
+            await self._listener.server.stop_accepting()
             await self._listener.server.drain(_FLUSH_WITHIN_S)
             self._listener = None
         if self._for_workers is not None:

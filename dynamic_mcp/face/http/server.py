@@ -118,7 +118,6 @@ class HttpServer:
 
     async def drain(self, within_s: float) -> None:
         """Close, and abort the connections that are left after this many seconds."""
-        await self._stop_accepting()
         self.close()
         try:
             async with asyncio.timeout(within_s):
@@ -126,8 +125,8 @@ class HttpServer:
         except TimeoutError:
             await self.abort()
 
-    async def _stop_accepting(self) -> None:
-        """Accept no more, and let what was accepted become connections: asyncio loses it when the server closes."""
+    async def stop_accepting(self) -> None:
+        """Accept no more, and let what was accepted become connections: asyncio loses it if it closes at once."""
         loop = asyncio.get_running_loop()
         with contextlib.suppress(NotImplementedError):  # the loop of Windows has no readers
             for server in self._servers:

@@ -473,6 +473,7 @@ def test_a_connection_that_is_being_accepted_is_closed_at_the_end_too(recwarn: p
         with socket.create_connection((address.host, address.port)):
             for _ in range(2):  # it is accepted, and then gets its transport, which is ours a moment later
                 await asyncio.sleep(0)
+            await server.stop_accepting()
             await server.drain(0)
 
     loop = asyncio.new_event_loop()
