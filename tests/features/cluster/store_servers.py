@@ -53,6 +53,7 @@ class StoreServer:
                 if self._ask("PING") in ("PONG\n", "NOAUTH Authentication required.\n\n"):
                     return
             time.sleep(0.02)  # the server is a process of its own, and says to no one that it listens
+        self.stop()
         pytest.fail(f"{self.program} does not answer: {(self.folder / f'{self.port}.log').read_text()[-2000:]}")
 
     def _command(self) -> list[str]:

@@ -122,7 +122,8 @@ async def test_a_user_who_may_not_use_the_keys_is_told_so(server: StoreServer) -
 
 @pytest.mark.full
 async def test_a_server_of_a_valkey_cluster_is_an_error(tmp_path: Path) -> None:
-    with store_server(tmp_path, "redis-server", "--cluster-enabled", "yes", "--databases", "1") as server:
+    options = ("--cluster-enabled", "yes", "--cluster-port", str(free_port()), "--databases", "1")
+    with store_server(tmp_path, "redis-server", *options) as server:
         assert "cluster" in worst(await check_store(server.url))
 
 
