@@ -162,6 +162,7 @@ async def test_a_server_asks_the_client_of_the_call_at_whatever_worker_that_is(t
         assert await asyncio.gather(*map(ask, both)) == [each.id for each in both]
 
 
+@pytest.mark.full
 async def test_no_client_gets_the_question_of_another_one(tmp_path: Path) -> None:
     async with serving(tmp_path) as (_, clients):
         several = [await clients.at(name, _ELICITS) for name in ("w0", "w1", "w1", "w0")]
@@ -225,6 +226,7 @@ async def test_users_do_not_share_a_server_that_is_for_one_user(tmp_path: Path) 
         assert texts == [["of 0", "of 1"], ["of 0", "of 1"], ["of 2"]]
 
 
+@pytest.mark.full
 async def test_users_are_told_apart_after_a_reload_when_the_home_of_their_server_is_killed(
     tmp_path: Path,
 ) -> None:
@@ -276,6 +278,7 @@ async def test_a_killed_worker_takes_only_its_own_sessions_with_it(tmp_path: Pat
         assert text_of((await again.call("up", "echo", {"text": "z"}))["result"]) == "z"
 
 
+@pytest.mark.full
 async def test_nothing_is_left_of_a_supervisor_that_is_killed(tmp_path: Path) -> None:
     async with serving(tmp_path) as (program, clients):
         client = await clients.at("w1")
@@ -296,6 +299,7 @@ async def test_all_workers_serve_another_version_of_the_config(tmp_path: Path) -
                     await asyncio.sleep(0.1)
 
 
+@pytest.mark.full
 async def test_the_metrics_are_those_of_all_workers(tmp_path: Path) -> None:
     port = free_port()
     async with serving(tmp_path, settings={"metrics": {"listen": port}}) as (_, clients):
