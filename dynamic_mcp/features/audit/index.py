@@ -11,7 +11,6 @@ import logging
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from hashlib import sha256
@@ -25,7 +24,7 @@ from dynamic_mcp.features.audit import days, query
 from dynamic_mcp.features.audit.days import DAMAGED_EVENT, LinePlace, StoredLine, read_places, read_whole_lines
 from dynamic_mcp.features.audit.query import NO_ERRORS, CallCount, LineFilter, Subject, pace_of
 from dynamic_mcp.system import paths
-from dynamic_mcp.system.database_file import DatabaseFile
+from dynamic_mcp.system.database_file import DatabaseFile, transaction
 
 T = TypeVar("T")
 
@@ -129,7 +128,7 @@ class AuditIndex:
         records = _read_files(self._connection)
         files = {file.name: file for file in days.list_files(self._directory)}
         if gone := [each.id for name, each in records.items() if name not in files]:
-            with self._transaction():
+            with transaction(self._connection):
                 _forget(self._connection, gone)
         grown: dict[Path, int] = {}
         for name, file in files.items():
@@ -143,22 +142,11 @@ class AuditIndex:
             while done is not None:
                 if progress is not None:
                     progress(read + min(done, size), sum(grown.values()))
-                with self._transaction():
+                with transaction(self._connection):
                     done = self._indexer.advance(file)
             read += size
         for statement in _ORDER:
             self._connection.execute(statement)
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._connection.execute("COMMIT")
-        except BaseException:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-            raise
 
     # --- the file of the index ---------------------------------------------------------------------------------
 

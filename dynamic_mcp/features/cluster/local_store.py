@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from dynamic_mcp.features.cluster.subscribers import Subscribers
 from dynamic_mcp.system import paths
-from dynamic_mcp.system.database_file import DatabaseFile
+from dynamic_mcp.system.database_file import DatabaseFile, transaction
 from dynamic_mcp.system.shared_store import (
     ABSENT,
     Lease,
@@ -305,15 +305,9 @@ class LocalStore:
 
     def _transact(self, work: Callable[[sqlite3.Connection], T]) -> T:
         connection = self._find_connection()
-        connection.execute("BEGIN IMMEDIATE")
-        try:
+        with transaction(connection):
             result = work(connection)
             self._prune(connection)
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
         return result
 
     def _prune(self, connection: sqlite3.Connection) -> None:

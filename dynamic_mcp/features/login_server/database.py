@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from dynamic_mcp.config.location import config_key
 from dynamic_mcp.system import paths
-from dynamic_mcp.system.database_file import DatabaseFile
+from dynamic_mcp.system.database_file import DatabaseFile, transaction
 
 T = TypeVar("T")
 
@@ -87,15 +87,8 @@ class Database:
 
     def _transact(self, work: Callable[[sqlite3.Connection], T]) -> T:
         connection = self._connection or self._connect()
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            result = work(connection)
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
-        return result
+        with transaction(connection):
+            return work(connection)
 
     def _disconnect(self) -> None:
         if self._connection is not None:
