@@ -43,8 +43,7 @@ log = logging.getLogger("dynamic_mcp")
 
 # How long a link may take to say what it wants; and to wait for the version of the config that it is of.
 _ASK_WITHIN_S = 10.0
-KNOWN_WITHIN_S = 5.0
-_MAX_REQUEST_BYTES = 64 << 10
+_KNOWN_WITHIN_S = 5.0
 
 
 class Homes:
@@ -120,7 +119,7 @@ class Homes:
         """Return the session of a link; None if this version of its server does not run here, nor does soon."""
         self._links.add(link)
         try:
-            async with asyncio.timeout(KNOWN_WITHIN_S):
+            async with asyncio.timeout(_KNOWN_WITHIN_S):
                 while not self._runs(request):  # this worker may read the config a moment later than others
                     await self._applied.wait()
         except TimeoutError:
