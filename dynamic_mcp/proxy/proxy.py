@@ -247,9 +247,10 @@ class Proxy:
 
         return ParkedCalls()
 
-    def sign_tasks(self, ids: TaskSigner | None) -> None:
-        """Sign the ids of tasks that modern clients are given from now on, or sign none."""
-        self._services.task_ids = ids
+    def join_replicas(self, task_ids: TaskSigner | None) -> None:
+        """Be one of several replicas from now on, which sign the ids of tasks for modern clients; None is alone."""
+        self._services.task_ids = task_ids
+        self._subscriptions.has_replicas = task_ids is not None
 
     @property
     def approvals(self) -> ApprovalCounts | None:

@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 
 # Changes that come together are announced together.
 SETTLE_S = 0.05
+# Within this time, other replicas too are thought to answer a list as it has changed.
+REPLICAS_SETTLE_S = 1.0
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")  # RFC 5424
 # What a client hears that has named no level, of an upstream that was told another client's.
 _UNNAMED = LEVELS.index("info")
@@ -41,7 +43,8 @@ Snapshot = Mapping[str, Sequence[object] | None]
 class Subscriptions:
     """The connected clients, what each was told of the lists, and the log level that each asked for.
 
-    `have_been_several` tells that there was more than one client so far.
+    `have_been_several` tells that there was more than one client so far. `has_replicas` tells that a client without
+    a session may list elsewhere, where a change is known later: it is told of each again.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class Subscriptions:
         snapshot: Callable[[View, Client], Snapshot],
     ) -> None:
         self.have_been_several = False
+        self.has_replicas = False
         self._last: ref[Client] | None = None
         self._view_for = view_for
         self._surface_for = surface_for
@@ -108,6 +112,9 @@ class Subscriptions:
     def _note_first(self, client: Client) -> None:
         """Remember what a list answers that has just come to be known: what it answers a moment later may be news."""
         before, now = self._announced[client], self._snapshot(self._view_for(client), client)
+        for name, each in before.items():
+            if each is None and now[name] is not None:
+                self._announce_again(client, name)
         self._announced[client] = {name: now[name] if each is None else each for name, each in before.items()}
         if None not in self._announced[client].values():
             self._waiting.discard(client)
@@ -126,7 +133,17 @@ class Subscriptions:
             self._announced[client] = {name: before[name] if each is None else each for name, each in after.items()}
             for feature, each in after.items():
                 if not _is_same(before[feature], each):
-                    client.notify(Frame(method=f"notifications/{feature}/list_changed"))
+                    client.notify(_changed(feature))
+                    self._announce_again(client, feature)
+
+    def _announce_again(self, client: Client, feature: str) -> None:
+        """Announce a change once more when other replicas too know of it, to a client that may list there."""
+        if self.has_replicas and client.hello.revision.is_stateless:
+            asyncio.get_running_loop().call_later(REPLICAS_SETTLE_S, self._notify, client, feature)
+
+    def _notify(self, client: Client, feature: str) -> None:
+        if client in self._announced:
+            client.notify(_changed(feature))
 
     # --- log messages ----------------------------------------------------------------------------------
 
@@ -184,6 +201,10 @@ class Subscriptions:
         for client in self._announced:
             if client.only is None and self._levels.get(client, 0) <= LEVELS.index(level):
                 client.notify(frame)
+
+
+def _changed(feature: str) -> Frame:
+    return Frame(method=f"notifications/{feature}/list_changed")
 
 
 def _is_same(before: Sequence[object] | None, after: Sequence[object] | None) -> bool:

@@ -67,7 +67,8 @@ class Mirror:
                 with contextlib.suppress(StoreUnavailable):
                     await self.refresh()
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._wake.wait(), _LOOK_EVERY_S)
+                    async with asyncio.timeout(_LOOK_EVERY_S):
+                        await self._wake.wait()
         finally:
             unsubscribe()
 

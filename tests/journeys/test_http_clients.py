@@ -100,6 +100,8 @@ async def test_a_call_that_the_python_sdk_gives_up_is_cancelled(one: HttpProgram
         await person.progress.get()
         waiting.cancel()
         await asyncio.wait([waiting])
+        while "notifications/cancelled" not in await _text(client, "record"):  # noqa: ASYNC110 - in another process
+            await asyncio.sleep(0.01)
         assert await _text(client, "release", key="k") == "it was cancelled"
 
 

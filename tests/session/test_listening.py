@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
-from tests.fakes import FullUpstream, Json, Opener, settled
+import pytest
+
+from dynamic_mcp.client import Client
+from dynamic_mcp.proxy import subscriptions
+from dynamic_mcp.proxy.proxy import Proxy
+from tests.fakes import FullUpstream, Json, Opener, config_of, group_config, settled
 from tests.modern_client import PREFIX, ModernClient, modern_client_of
 
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 UPDATED = "notifications/resources/updated"
+NEW_TOOL = {"name": "new", "inputSchema": {"type": "object"}}
+TOOLS_CHANGED = "notifications/tools/list_changed"
+
+
+class UnsignedIds:
+    """The ids of tasks as they are."""
+
+    def sign(self, id: str, client: Client) -> str:
+        return id
+
+    def open(self, id: str, client: Client) -> str | None:
+        return id
 
 
 def listen(client: ModernClient, **wanted: Json) -> int:
@@ -156,3 +173,34 @@ async def test_a_part_of_a_resource_goes_to_the_stream_of_that_resource() -> Non
         await client.hears(UPDATED)
         await settled()
     assert ids(client.heard(UPDATED)) == [one]
+
+
+# --- replicas -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def proxy(monkeypatch: pytest.MonkeyPatch) -> Proxy:
+    """One of several replicas, with a server."""
+    monkeypatch.setattr(subscriptions, "REPLICAS_SETTLE_S", 0.1)
+    proxy = Proxy(config_of(group_config("a")), opener=Opener(a=[FullUpstream()]))
+    proxy.join_replicas(UnsignedIds())
+    return proxy
+
+
+async def test_a_change_is_announced_again_when_other_replicas_know_of_it_too(proxy: Proxy) -> None:
+    client = ModernClient(proxy, only="a")
+    await client.request("tools/list")
+    listen(client, toolsListChanged=True)
+    await client.hears(ACKNOWLEDGED)
+    await client.request("tools/call", {"name": "add", "arguments": {"list": "tools", "entry": NEW_TOOL}})
+    await client.hears(TOOLS_CHANGED, 2)
+    await proxy.close()
+
+
+async def test_a_list_that_comes_to_be_known_here_may_have_been_another_elsewhere(proxy: Proxy) -> None:
+    client = ModernClient(proxy, only="a")
+    listen(client, toolsListChanged=True)
+    await client.hears(ACKNOWLEDGED)
+    await client.request("tools/call", {"name": "plain", "arguments": {}})
+    await client.hears(TOOLS_CHANGED)
+    await proxy.close()

@@ -196,7 +196,8 @@ async def _publish_until(store: SharedStore, name: str, heard: asyncio.Event) ->
     for _ in range(int(_MESSAGE_WITHIN_S / 0.2)):
         await store.publish(_SPACE, name.encode())
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(heard.wait(), 0.2)
+            async with asyncio.timeout(0.2):
+                await heard.wait()
             return True
     return False
 

@@ -97,7 +97,8 @@ class SharedPlaces:
             if wait is None:
                 return
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(freed.wait(), min(wait.wait_s, _LOOK_EVERY_S))
+                async with asyncio.timeout(min(wait.wait_s, _LOOK_EVERY_S)):
+                    await freed.wait()
 
     def _hold(self, leases: list[Lease], holder: str) -> None:
         self._held[holder] = leases

@@ -55,7 +55,6 @@ async def test_a_client_uses_all_that_two_servers_offer(journey: OfProgram, tmp_
     "journey",
     [
         clients.test_the_python_sdk_hears_of_a_list_that_has_changed,
-        clients.test_a_call_that_the_python_sdk_gives_up_is_cancelled,
         clients.test_the_python_sdk_gets_what_it_missed_while_its_connections_were_cut,
         clients.test_the_inspector_lists_and_calls,
         clients.test_mcporter_lists_and_calls,
@@ -82,6 +81,12 @@ async def test_the_typescript_sdk_misses_nothing_while_its_connections_are_cut(
 async def test_a_client_without_a_session_uses_all_that_two_servers_offer(tmp_path: Path) -> None:
     async with serving_http(tmp_path, two_servers()) as program:
         await clients.test_the_python_sdk_uses_all_of_it_without_a_session(program)
+
+
+@_NGINX
+async def test_a_call_that_a_client_without_a_session_gives_up_is_cancelled(tmp_path: Path) -> None:
+    async with serving_http(tmp_path, {"a": full("--name", "a")}) as program:
+        await clients.test_a_call_that_the_python_sdk_gives_up_is_cancelled(program)
 
 
 @_NGINX

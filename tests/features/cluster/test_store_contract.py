@@ -285,6 +285,29 @@ async def test_a_mirror_shows_changes_of_other_replicas_without_asking(one: Shar
         await asyncio.wait([keeping])
 
 
+@pytest.mark.parametrize("turns", range(4))
+async def test_a_mirror_that_is_cancelled_when_a_message_comes_ends(
+    one: SharedStore, monkeypatch: pytest.MonkeyPatch, turns: int
+) -> None:
+    heard: list[Callable[[bytes | None], object]] = []
+    subscribe = one.subscribe
+
+    def listen(space: StoreSpace, listener: Callable[[bytes | None], object]) -> Callable[[], object]:
+        heard.append(listener)
+        return subscribe(space, listener)
+
+    monkeypatch.setattr(one, "subscribe", listen)
+    mirror = Mirror(one, LISTED)
+    keeping = asyncio.create_task(mirror.run())
+    await until(lambda: mirror.is_fresh)
+    heard[0](None)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    keeping.cancel()
+    ended, _ = await asyncio.wait([keeping], timeout=5)
+    assert ended == {keeping}
+
+
 async def test_a_copy_is_forgotten_when_another_replica_changes_it(one: SharedStore, other: SharedStore) -> None:
     copies = Copies(one, LISTED, fresh_for_s=1000)
     await until_heard(one, LISTED)
