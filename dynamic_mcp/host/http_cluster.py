@@ -77,7 +77,7 @@ class ClusterControl:
             )
             await self._cluster.open()
         face.cluster = self._cluster
-        self._proxy.join_replicas(None if self._cluster is None else self._cluster.task_ids)
+        self._proxy.join_replicas(self._cluster)
         if old is not None:
             self._background.create(_end(old), name="end of the way to other replicas")
 
