@@ -97,6 +97,8 @@ class HttpService:
     async def serve(self, http: Http, config: Config) -> None:
         """Serve with these options from now on. Raises ListenError, which leaves everything unchanged."""
         config_file, max_body_bytes = config.file, config.max_message_bytes
+        if self._worker is not None and isinstance(http.listen, TcpAddress) and not http.listen.port:
+            raise ListenError("each worker would listen at a port of its own", hint="name a port in `listen`")
         place = await resolve_address(http.listen) if isinstance(http.listen, TcpAddress) else None
         if place is not None and not http.insecure and not http.auth:
             refuse_unsafe(place)

@@ -149,6 +149,10 @@ class Proxy:
         if store is not self._services.shared_store:
             self._chains.share(store)
 
+    def count_with(self, open_counts: Callable[[], SharedStore]) -> None:
+        """Count calls for limits in a store, which is opened once a limit wants it. To be called before any call."""
+        self._services.open_counts = open_counts
+
     @cached_property
     def _transparent(self) -> Transparent:
         from dynamic_mcp.proxy.transparent import Transparent

@@ -9,6 +9,13 @@ from dynamic_mcp.features.cluster.store_address import parse_address
 from dynamic_mcp.system.shared_store import SharedStore
 
 
+def open_file(file: Path) -> SharedStore:
+    """Return a store in a file, for the processes of this machine."""
+    from dynamic_mcp.features.cluster.local_store import LocalStore
+
+    return LocalStore(file)
+
+
 async def open_store(settings: Cluster, folder: Path) -> SharedStore | None:
     """Return the store of these settings, which may not be reachable yet; None if they name none."""
     if settings.store is None:
@@ -17,9 +24,7 @@ async def open_store(settings: Cluster, folder: Path) -> SharedStore | None:
     if address.is_file:
         from urllib.request import url2pathname  # which knows drives
 
-        from dynamic_mcp.features.cluster.local_store import LocalStore
-
-        return LocalStore(Path(url2pathname(address.path)))
+        return open_file(Path(url2pathname(address.path)))
     from dynamic_mcp.features.cluster.valkey_store import ValkeyStore
 
     store = ValkeyStore(address, settings.keys)
