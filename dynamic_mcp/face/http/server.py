@@ -142,14 +142,17 @@ class HttpServer:
         asyncio loses what it has just accepted if it closes at once, and the system resets what was not accepted.
         """
         loop = asyncio.get_running_loop()
-        has_readers = sys.platform != "win32"
-        for server in self._servers if has_readers else ():
-            for listening in server.sockets:
-                loop.remove_reader(listening)
+        servers = [*self._servers]
+        try:
+            for server in servers:
+                for listening in server.sockets:
+                    loop.remove_reader(listening)
+        except NotImplementedError:  # the loop of Windows has no readers
+            servers.clear()
         for _ in range(_TURNS_TO_CONNECT):
             await asyncio.sleep(0)
         connecting = []
-        for server in self._servers if has_readers else ():
+        for server in servers:
             waiting = [each for listening in server.sockets for each in _accept_all(listening)]
             server.close()
             connecting += [loop.create_task(self._connect(each, self._tls[server])) for each in waiting]

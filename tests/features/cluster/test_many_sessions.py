@@ -28,7 +28,7 @@ pytestmark = [
 ]
 SESSIONS = 10_000
 _CONNECTIONS = 16
-_KIB_OF_SESSION = 24
+_KIB_OF_SESSION = 16
 _USED = 50  # sessions that call afterwards, at the other replica
 
 
