@@ -339,8 +339,8 @@ class Session:
         if first is not None:
             question.withdrawn_after = first
             return self._served_after < first  # by a daemon that died before it served anything
-        # an answer that a dead daemon has not taken is not known to the next one
-        return not question.is_answered or self._kills > question.served_after
+        # an answer that a dead daemon, or a dead home of the server, has not taken is not known to the next one
+        return not question.is_answered or self._kills > question.served_after or bool(self._lost_servers)
 
     def _be_served(self, request: _Request) -> Found:
         """Note an answer by a daemon that began after the kills before the request."""
