@@ -249,8 +249,7 @@ class HttpFace:
         load: status.Load | None = None
         if self._authenticator.is_open:
             load = status.Load(len(self._sessions), modern.clients, modern.in_flight)
-        replicas = None if self.cluster is None or load is None else self.cluster.describe()
-        return status.ready(self._proxy, load, replicas, is_draining=self.is_draining)
+        return status.ready(self._proxy, load, is_draining=self.is_draining)
 
     def _serve(self, arrival: Arrival) -> BodyReceiver | Response:
         head, route = arrival.head, arrival.route

@@ -49,6 +49,10 @@ class Endpoint(Struct, frozen=True):
 class AnswerReceiver(Protocol):
     """Takes the answer to one request. After `answer_ended` or `answer_lost` nothing follows."""
 
+    def request_sent(self) -> None:
+        """Called when the system has taken a request that was too long to be taken at once."""
+        ...
+
     def answer_begun(self, status: int, headers: list[tuple[bytes, bytes]]) -> None: ...
 
     def answer_continued(self, data: bytes) -> None: ...
@@ -76,6 +80,7 @@ class PeerConnection(asyncio.Protocol):
         self._head_bytes = 0  # of a head that has not ended, at least
         self._has_head = False
         self.is_paused = False
+        self.has_sent = True  # but for what is in the buffer of the system, and a little
 
     @property
     def is_open(self) -> bool:
@@ -130,6 +135,14 @@ class PeerConnection(asyncio.Protocol):
             self._head_bytes += len(data)
             if self._head_bytes > _MAX_HEAD_BYTES:
                 self._transport.abort()
+
+    def pause_writing(self) -> None:
+        self.has_sent = False
+
+    def resume_writing(self) -> None:
+        self.has_sent = True
+        if self._receiver is not None:
+            self._receiver.request_sent()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._pool.remove(self)
