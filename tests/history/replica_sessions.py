@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -45,7 +45,7 @@ class ReplicaSessions(HttpSessions):
 
     def make_line(self, take: Send, choose: random.Random) -> HttpLine:
         first = choose.randrange(len(self._urls))
-        http = RoundRobin(*self._urls[first:], *self._urls[:first])
+        http = _Connections(self, *self._urls[first:], *self._urls[:first])
         return ReplicaLine(self, http, take, choose)
 
     @property
@@ -67,6 +67,30 @@ class ReplicaSessions(HttpSessions):
     def may_be_cut(self, connection: HttpConnection, owner: str = "") -> bool:
         """Tell whether a process is dead that may have been at the other end, and has had a session of this owner."""
         return any(each.has_cut(connection) and owner in ("", each.name) for each in self._kills)
+
+
+class _Connections(RoundRobin):
+    """Connections to each process in turn; one may have waited for a process to accept it that is dead now."""
+
+    def __init__(self, host: ReplicaSessions, *urls: str) -> None:
+        super().__init__(*urls)
+        self._host = host
+
+    async def begin(
+        self,
+        method: str,
+        target: str,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        *,
+        is_fresh: bool = False,
+    ) -> HttpConnection:
+        while True:
+            try:
+                return await super().begin(method, target, headers, body, is_fresh=is_fresh)
+            except ConnectionResetError:
+                if not self._host.has_killed:
+                    raise
 
 
 class ReplicaLine(HttpLine):
@@ -160,17 +184,11 @@ class ReplicaLine(HttpLine):
     async def _resume(self, stream: str) -> Response | None:
         return await self._again(super()._resume, stream)
 
-    async def _post(self, line: bytes, *, is_fresh: bool = False) -> HttpConnection:
-        while True:
-            with self._unless_reset():
-                return await super()._post(line, is_fresh=is_fresh)
-
     async def _again(self, send: Callable[..., Awaitable[T]], *args: object, **options: object) -> T | None:
         """Send what changes nothing the second time, until it has arrived."""
         while True:
             try:
-                with self._unless_reset():
-                    return await send(*args, **options)
+                return await send(*args, **options)
             except Disconnected as exc:
                 if not self._may_cut(exc):
                     raise
@@ -185,15 +203,6 @@ class ReplicaLine(HttpLine):
         if self._mcp.id:
             with self._unless_cut():  # whether it has arrived is seen by what is left
                 await super()._delete()
-
-    @contextlib.contextmanager
-    def _unless_reset(self) -> Iterator[None]:
-        """Take it that a connection may have been waiting for a process to accept it that is dead now."""
-        try:
-            yield
-        except ConnectionResetError:
-            if not self._replicas.has_killed:
-                raise
 
     @contextlib.contextmanager
     def _unless_cut(self) -> Iterator[None]:
