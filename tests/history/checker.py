@@ -309,7 +309,9 @@ class Session:
         if id in self._questions:
             yield Rule.QUESTION_ID, f"{id}: {_shown(line)}"
         self._questions[id] = _Question(self._kills, self._served_after)
-        if not any(request.is_open for request in self._requests_of(line)):
+        requests = self._requests_of(line)
+        may_be_late = not streams_keep_order and any(each.is_interrupted for each in requests)  # on another stream
+        if not may_be_late and not any(each.is_open for each in requests):
             yield Rule.QUESTION_WITHOUT_CALL, f"{method}: {_shown(line)}"
 
     def _get_notification(self, method: str, params: Json, line: bytes) -> Found:
