@@ -174,8 +174,9 @@ class PeerConnection(asyncio.Protocol):
         self.resume_reading()
         if parser.should_keep_alive():
             self._pool.put(self)
-        else:
+        else:  # the replica ends: it may be about to close the idle ones, and a request on these would be lost
             self._transport.close()
+            self._pool.close_idle()
         receiver.answer_ended()
 
 
@@ -240,6 +241,11 @@ class ConnectionPool:
             return
         connection.idle_since = asyncio.get_running_loop().time()
         self._idle[connection] = None
+
+    def close_idle(self) -> None:
+        for connection in [*self._idle]:
+            connection.abort()
+        self._idle.clear()
 
     def remove(self, connection: PeerConnection) -> None:
         self._open.discard(connection)
