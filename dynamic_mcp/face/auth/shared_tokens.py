@@ -6,7 +6,6 @@ used, accepts none of these tokens until it can.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from asyncio import Future
@@ -31,15 +30,13 @@ from dynamic_mcp.system.shared_store import (
     StoreSpace,
     StoreUnavailable,
 )
-from dynamic_mcp.system.store_copies import Mirror
+from dynamic_mcp.system.store_copies import Mirror, Refill
 from dynamic_mcp.system.task_set import TaskSet
 
 log = logging.getLogger(__name__)
 
 # Revoked tokens stay until they would have expired, so that a store that was emptied is filled without them.
 TOKENS = StoreSpace("tokens", most_listed=MAX_TOKENS)
-# How soon a store that was emptied, and could not be filled, is tried again.
-_FILL_AGAIN_S = 0.5
 _UNAVAILABLE = CredentialDenial("temporarily_unavailable", "the token could not be checked; retry")
 
 
@@ -102,16 +99,15 @@ class SharedTokens:
         self._tokens: tuple[StoredToken, ...] = ()
         self._known: list[SharedToken] = []
         self._revoked: dict[str, SharedToken] = {}  # by their hashes, until they would have expired
-        self._restoring: asyncio.Task[None] | None = None  # until an emptied store has what is known here
+        self._refill = Refill(store, self._fill, what="tokens", on_filled=self._read)
         self._tasks = TaskSet(log)
         self._mirror.on_change(self._read)
-        self._forget_reset = store.on_reset(self._on_reset)
         self._tasks.create(self._mirror.run(), name="tokens that replicas share")
 
     @property
     def is_fresh(self) -> bool:
         """Return whether a token that was revoked more than a second ago is known to be."""
-        return self._mirror.is_fresh and self._restoring is None
+        return self._mirror.is_fresh and not self._refill.is_running
 
     def read(self) -> tuple[StoredToken, ...]:
         return self._tokens
@@ -121,12 +117,12 @@ class SharedTokens:
         await self._mirror.refresh()
 
     async def close(self) -> None:
-        self._forget_reset()
         self._tasks.cancel_all()
         await self._tasks.wait()
+        await self._refill.close()
 
     def _read(self) -> None:
-        if self._restoring is None:
+        if not self._refill.is_running:
             found = [each for each in map(_decode, self._mirror.entries) if each is not None]
             revoked = {**self._revoked, **{each.token.hash: each for each in found if each.is_revoked}}
             now = self._now()
@@ -134,26 +130,8 @@ class SharedTokens:
             self._known = [*self._revoked.values(), *(each for each in found if each.token.hash not in revoked)]
             self._tokens = _list_valid(self._known)
 
-    def _on_reset(self) -> None:
-        """Called when the store may have been emptied: it gets what is known here, and first what was revoked."""
-        if self._restoring is not None:
-            self._restoring.cancel()
-        self._restoring = self._tasks.create(self._restore(), name="tokens for an emptied store")
-
-    async def _restore(self) -> None:
-        while True:
-            try:
-                await self._fill()
-                await self._mirror.refresh()
-                break
-            except StoreUnavailable as exc:
-                log.warning("tokens may be missing in the shared store, which was emptied: %s", exc)
-            await asyncio.sleep(_FILL_AGAIN_S)
-        self._restoring = None
-        self._read()
-
     async def _fill(self) -> None:
-        """Write what the store lacks. Raises StoreUnavailable."""
+        """Write what the store lacks, first what was revoked. Raises StoreUnavailable."""
         there = {each.name: _decode(each) for each in await self._store.list_entries(TOKENS)}
         for each in self._known:
             found = there.get(each.token.hash)
@@ -166,6 +144,7 @@ class SharedTokens:
                 if exc.failure is not StoreFailure.FULL or found is not None:
                     raise
                 log.warning("the token `%s` is not kept in the shared store: %s", each.token.id, exc)
+        await self._mirror.refresh()
 
     async def _write(self, shared: SharedToken, left_s: float) -> None:
         value = wire.encode(shared)
