@@ -11,7 +11,7 @@ import time
 from asyncio import Future
 from collections.abc import Callable, Iterable
 
-from msgspec import DecodeError, Struct
+from msgspec import Struct
 
 from dynamic_mcp.config.auth import BearerAuth
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments
@@ -20,7 +20,6 @@ from dynamic_mcp.face.auth.provider import AuthResult, CredentialDenial
 from dynamic_mcp.face.auth.token_store import MAX_TOKENS, PREFIX, StoredToken, find_token, hash_of, make_token
 from dynamic_mcp.face.http.exchange import RequestHead
 from dynamic_mcp.mcp import wire
-from dynamic_mcp.system.decoding import decode_as
 from dynamic_mcp.system.shared_store import (
     ABSENT,
     LONGEST_S,
@@ -189,12 +188,8 @@ def _list_valid(known: Iterable[SharedToken]) -> tuple[StoredToken, ...]:
 
 
 def _decode(entry: StoredEntry) -> SharedToken | None:
-    try:
-        shared = decode_as(entry.value, SharedToken)
-    except DecodeError as exc:  # of another version
-        log.debug("a token in the shared store cannot be read: %s", exc)
-        return None
-    return shared if shared.token.hash == entry.name else None
+    shared = entry.read(SharedToken)
+    return shared if shared is not None and shared.token.hash == entry.name else None
 
 
 def _left_s(token: StoredToken, now: float) -> float:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import hmac
 import importlib
-import logging
 import random
 import re
 import secrets
@@ -18,7 +17,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
-from msgspec import DecodeError, Struct, structs
+from msgspec import Struct, structs
 
 from dynamic_mcp.config.section import Private
 from dynamic_mcp.features.login_server import grants, sealing, store
@@ -32,12 +31,10 @@ from dynamic_mcp.features.login_server.state import UNKNOWN_CLIENT, UNPROVEN, R,
 from dynamic_mcp.features.login_server.store import hash_of
 from dynamic_mcp.features.login_server.stored_table import StoredTable
 from dynamic_mcp.identity import Authentication
-from dynamic_mcp.system.decoding import decode_as
 from dynamic_mcp.system.shared_store import (
     ABSENT,
     LONGEST_S,
     SharedStore,
-    StoredEntry,
     StoreFailure,
     StoreSpace,
     StoreUnavailable,
@@ -49,8 +46,6 @@ from dynamic_mcp.web.verified_tokens import VerifiedToken
 if TYPE_CHECKING:
     from dynamic_mcp.features.login_server.shared_keys import SharedKeys
     from dynamic_mcp.web.jwk import SigningKey
-
-log = logging.getLogger(__name__)
 
 LOGINS = StoreSpace("logins")
 ANSWERS = StoreSpace("login-answers")
@@ -217,7 +212,7 @@ class SharedState:
             entry = await self._store.get(LOGINS, name)
             if entry is None:
                 return name, ABSENT
-            login = _decode_login(entry)
+            login = entry.read(SharedLogin)
             candidate = (0.0 if login is None else login.renewed, name, entry.version)
             oldest = candidate if oldest is None else min(oldest, candidate)
         assert oldest is not None, "there is more than one place"
@@ -298,7 +293,7 @@ class SharedState:
     async def _delete(self, id: str) -> None:
         for _ in range(_MAX_TRIES):
             entry = await self._store.get(LOGINS, _name_of(id))
-            login = None if entry is None else _decode_login(entry)
+            login = None if entry is None else entry.read(SharedLogin)
             if entry is None or login is None or login.id != id:
                 return
             if await self._store.delete(LOGINS, entry.name, expected=entry.version):
@@ -314,7 +309,7 @@ class SharedState:
         if not _NAME.fullmatch(name) or not text.isdecimal() or len(text) > 9:
             return None
         entry = await self._store.get(LOGINS, name)
-        login = None if entry is None else _decode_login(entry)
+        login = None if entry is None else entry.read(SharedLogin)
         if entry is None or login is None or login.id != id:
             return None
         is_ours = hmac.compare_digest(mac.encode(), grants.mac_of(body, login.secret).encode())
@@ -402,14 +397,6 @@ def _request_key(secret: str, kind: type) -> str:
 def _name_of(id: str) -> str:
     """Return the name of a login's entry."""
     return id[:18]
-
-
-def _decode_login(entry: StoredEntry) -> SharedLogin | None:
-    try:
-        return decode_as(entry.value, SharedLogin)
-    except DecodeError as exc:  # of another version
-        log.debug("a login in the shared store cannot be read: %s", exc)
-        return None
 
 
 def _busy() -> StoreUnavailable:
