@@ -302,18 +302,15 @@ class SharedState:
 
     async def _find_login(self, token: str) -> tuple[SharedLogin, int, Version] | None:
         """Return the login of a refresh token that we have issued, the token's number, and the entry's version."""
-        body, _, mac = token.rpartition(".")
-        id, _, rest = body.partition(".")
-        text = rest.partition(".")[0]
-        name = _name_of(id)
-        if not _NAME.fullmatch(name) or not text.isdecimal() or len(text) > 9:
+        parsed = grants.RefreshToken.parse(token)
+        name = "" if parsed is None else _name_of(parsed.family)
+        if parsed is None or not _NAME.fullmatch(name):
             return None
         entry = await self._store.get(LOGINS, name)
         login = None if entry is None else entry.read(SharedLogin)
-        if entry is None or login is None or login.id != id:
+        if entry is None or login is None or login.id != parsed.family:
             return None
-        is_ours = hmac.compare_digest(mac.encode(), grants.mac_of(body, login.secret).encode())
-        return (login, int(text), entry.version) if is_ours else None
+        return (login, parsed.number, entry.version) if parsed.is_signed_with(login.secret) else None
 
     async def _write(self, login: SharedLogin, ttl_s: float, expected: Version) -> Version | None:
         data = msgspec.json.encode(login)
