@@ -30,7 +30,6 @@ from dynamic_mcp.features.login_server.revocations import Revocations
 from dynamic_mcp.features.login_server.state import UNKNOWN_CLIENT, UNPROVEN, R, TokenRequest, read_access_token
 from dynamic_mcp.features.login_server.store import hash_of
 from dynamic_mcp.features.login_server.stored_table import StoredTable
-from dynamic_mcp.identity import Authentication
 from dynamic_mcp.system.shared_store import (
     ABSENT,
     LONGEST_S,
@@ -361,12 +360,8 @@ class SharedAccessTokens(AccessTokens):
     """Checks access tokens of all replicas. What was revoked is known by a copy."""
 
     def __init__(self, at: Addresses, state: SharedState, now: Callable[[], float]) -> None:
-        super().__init__(at, None, now)
+        super().__init__(at, now)
         self._state = state
-
-    def is_valid(self, authentication: Authentication) -> bool:
-        is_ours = authentication.provider == "login"
-        return is_ours and self._verified.is_valid(authentication, self._list_revoked())
 
     def forget(self) -> None:
         """Do nothing: what was revoked here is known already."""
