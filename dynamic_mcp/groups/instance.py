@@ -555,11 +555,14 @@ class LinkEvents:
         self._owner.learn_asking(None)
         self._wake()
 
-    def receive_notification(self, frame: Frame, callers: Sequence[Caller] | None) -> None:
+    def receive_notification(
+        self, frame: Frame, callers: Sequence[Caller] | None, *, may_be_late: bool = False
+    ) -> None:
         if frame.method in CHANGED_BY:
             self._mark_stale(CHANGED_BY[frame.method])
         else:
-            recipients = () if callers is None else self._instance.users.recipients(callers)
+            users = self._instance.users
+            recipients = () if callers is None else users.recipients(callers, may_be_late=may_be_late)
             self._owner.receive_notification(self._instance, frame, recipients)
 
     def link_lost(self, link: AnyLink, error: LinkLost | LoginNeeded) -> None:
