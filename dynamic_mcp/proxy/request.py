@@ -281,6 +281,11 @@ class Replicas(Protocol):
         """Signs the ids of tasks that modern clients are given."""
         ...
 
+    @property
+    def link_mark(self) -> str:
+        """What names in links begin with that a browser may open at another process, which passes that on to this."""
+        ...
+
     def describe(self) -> ReplicaStatus: ...
 
 
