@@ -31,7 +31,7 @@ _Key = tuple[auth.Provider, str | None, str, str, Path, tuple[object, ...]]
 class ProviderPool:
     """The providers of all versions of a config; those of unchanged entries are the same objects.
 
-    With a `shared_store`, tokens that were created are those of all replicas.
+    With a `shared_store`, tokens that were created, and logins of clients, are those of all replicas.
     """
 
     shared_store: SharedStore | None = None
@@ -69,7 +69,7 @@ class ProviderPool:
     def _own_needs(self, config: auth.Provider, http: Http) -> tuple[object, ...]:
         match config:
             case auth.LoginAuth():
-                return (http.trusted_proxies, _forwarded(http))
+                return (http.trusted_proxies, _forwarded(http), self.shared_store)
             case auth.BearerAuth():
                 return (self.shared_store,)
         return ()
@@ -90,17 +90,19 @@ def _make_provider(
         case auth.Jwt():
             return make_jwt(config, http)
         case _:
-            return _make_by_feature(config, http, config_file)
+            return _make_by_feature(config, http, config_file, shared_store)
 
 
 def _forwarded(http: Http) -> auth.Forwarded | None:
     return next((each for each in http.auth if isinstance(each, auth.Forwarded)), None)
 
 
-def _make_by_feature(config: auth.Provider, http: Http, config_file: Path) -> Provider:
+def _make_by_feature(
+    config: auth.Provider, http: Http, config_file: Path, shared_store: SharedStore | None
+) -> Provider:
     kind = config.__struct_config__.tag
     feature = next(each for each in FEATURES if each.auth_kind == kind)
-    provider: Provider = feature.load(feature.auth_provider).make_provider(config, http, config_file)
+    provider: Provider = feature.load(feature.auth_provider).make_provider(config, http, config_file, shared_store)
     return provider
 
 

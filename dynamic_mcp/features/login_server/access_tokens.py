@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 from asyncio import Future
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import TYPE_CHECKING, Any
 
 from dynamic_mcp.face.auth.provider import AuthResult, CredentialDenial
 from dynamic_mcp.features.login_server import grants
 from dynamic_mcp.features.login_server.addresses import Addresses, is_within
-from dynamic_mcp.features.login_server.database import Database, DatabaseError
+from dynamic_mcp.features.login_server.database import Database
+from dynamic_mcp.features.login_server.state import UNAVAILABLE
 from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.web.signed_token import SignedToken, TokenError, parse_token, read_texts
@@ -30,7 +31,7 @@ _OTHER_PART = CredentialDenial("invalid_token", "the access token is for another
 class AccessTokens:
     """Checks access tokens. Each signature is verified once, and in a thread if the database is needed."""
 
-    def __init__(self, at: Addresses, database: Database, now: Callable[[], float]) -> None:
+    def __init__(self, at: Addresses, database: Database | None, now: Callable[[], float]) -> None:
         self._at = at
         self._database = database
         self._now = now
@@ -74,6 +75,9 @@ class AccessTokens:
     def _is_fresh(self) -> bool:
         return 0 <= self._now() - self._read_at < _FRESH_S
 
+    def _list_revoked(self) -> Set[str]:
+        return self._revoked
+
     async def _look_up(self, token: str, target: bytes) -> AuthResult:
         signed = _parse(token)
         try:
@@ -81,8 +85,8 @@ class AccessTokens:
                 await self._read()
             verified = self._verified.find(token)
             if verified is None and signed is not None:
-                verified = await self._database.run(lambda _: self._verify(signed))
-        except DatabaseError:
+                verified = await self._check_signature(signed)
+        except UNAVAILABLE:
             return CredentialDenial("temporarily_unavailable", "the access token could not be checked; retry")
         if verified is None:
             return _INVALID
@@ -92,7 +96,7 @@ class AccessTokens:
     async def _read_again(self) -> None:
         try:
             await self._read()
-        except DatabaseError:
+        except UNAVAILABLE:
             return  # it was logged; keep the cached state
 
     async def _read(self) -> None:
@@ -103,11 +107,16 @@ class AccessTokens:
 
             return keys.all_keys(connection), grants.revoked(connection, now)
 
+        assert self._database is not None
         self._keys, self._revoked = await self._database.run(work)
         self._read_at = now
 
+    async def _check_signature(self, signed: SignedToken) -> VerifiedToken | None:
+        assert self._database is not None
+        return await self._database.run(lambda _: self._verify(signed))
+
     def _verify(self, token: SignedToken) -> VerifiedToken | None:
-        """Verify the signature; called in the thread of the database."""
+        """Verify the signature; called in a thread."""
         from dynamic_mcp.features.login_server import keys
 
         claims = keys.read_claims(token, self._keys)
@@ -122,7 +131,7 @@ class AccessTokens:
     def _judge(self, verified: VerifiedToken, target: bytes) -> AuthResult:
         if verified.expires_at <= self._now():
             return _EXPIRED
-        if verified.login in self._revoked:
+        if verified.login in self._list_revoked():
             return _REVOKED
         part = self._at.part_of_request(target)
         if not any(is_within(part, each) for each in verified.audiences):

@@ -10,7 +10,6 @@ import hmac
 import logging
 import re
 import secrets
-import sqlite3
 from collections.abc import Callable, Collection
 from urllib.parse import urlencode
 
@@ -25,9 +24,7 @@ from dynamic_mcp.features.login_server.browser import Browsers
 from dynamic_mcp.features.login_server.client_metadata import ClientDocuments, is_document_url
 from dynamic_mcp.features.login_server.clients import ForbiddenClient, OAuthClient
 from dynamic_mcp.features.login_server.consent import ALLOW, DENY, consent_page
-from dynamic_mcp.features.login_server.database import Database
 from dynamic_mcp.features.login_server.forms import NAME, Fields, OAuthError, parse_fields, parse_form
-from dynamic_mcp.features.login_server.grants import add_code
 from dynamic_mcp.features.login_server.identity import Identify, LoginIdentityProvider, NotIdentified, user_of
 from dynamic_mcp.features.login_server.records import (
     AccessGrant,
@@ -37,6 +34,7 @@ from dynamic_mcp.features.login_server.records import (
     PendingIdentification,
 )
 from dynamic_mcp.features.login_server.redirects import find_redirect
+from dynamic_mcp.features.login_server.state import LoginState
 from dynamic_mcp.system.rate_limiter import RateLimiter
 
 log = logging.getLogger(__name__)
@@ -57,7 +55,7 @@ class AuthorizationEndpoint:
     def __init__(
         self,
         at: Addresses,
-        database: Database,
+        state: LoginState,
         documents: ClientDocuments,
         who: LoginIdentityProvider | Identify,
         *,
@@ -66,7 +64,7 @@ class AuthorizationEndpoint:
         now: Callable[[], float],
     ) -> None:
         self._at = at
-        self._database = database
+        self._state = state
         self._documents = documents
         self._who = who
         self._scopes = frozenset(scopes)
@@ -87,8 +85,7 @@ class AuthorizationEndpoint:
             return await self._ask(authorization, user_of(self._who(head)), browser)
         question = await self._who.begin()
         pending = PendingIdentification(authorization, store.hash_of(browser), question.kept)
-        now = self._now()
-        await self._database.run(lambda each: store.add_request(each, pending, now, secret=question.state))
+        await self._state.add_request(pending, self._now(), secret=question.state)
         headers = ((b"location", question.url.encode()), self._browsers.cookie(browser))
         return Response(303, (*headers, *NO_STORE))
 
@@ -97,16 +94,11 @@ class AuthorizationEndpoint:
         if callable(self._who):
             return error_page("not found", 404)
         head, fields = request.head, _query(request.head)
-        state, now = fields.need("state"), self._now()
 
-        def take(connection: sqlite3.Connection) -> PendingIdentification | None:
-            pending = store.find_request(connection, state, PendingIdentification, now)
-            if pending is None or self._browsers.is_other(head, pending.browser):
-                return None
-            store.end_request(connection, state, PendingIdentification)
-            return pending
+        def may_take(pending: PendingIdentification) -> bool:
+            return not self._browsers.is_other(head, pending.browser)
 
-        pending = await self._database.run(take)
+        pending = await self._state.take_request(fields.need("state"), PendingIdentification, self._now(), may_take)
         if pending is None:
             raise _EXPIRED_PAGE
         user = await self._who.finish(pending.kept, fields.values)
@@ -121,24 +113,17 @@ class AuthorizationEndpoint:
         if decision not in (ALLOW, DENY):
             raise OAuthError("invalid_request", f"`decision` must be `{ALLOW}` or `{DENY}`")
         subject = user_of(self._who(head)).subject if callable(self._who) else None
-        now = self._now()
 
-        def end(connection: sqlite3.Connection) -> tuple[AuthorizationRequest, str | None] | None:
-            pending = store.find_request(connection, id, PendingConsent, now)
-            if pending is None or not hmac.compare_digest(pending.csrf, store.hash_of(csrf)):
-                return None
-            if not self._browsers.may_decide(head, pending.browser) or subject not in (None, pending.user.subject):
-                return None
-            store.end_request(connection, id, PendingConsent)
-            if decision == DENY:
-                return pending.request, None
-            store.touch_client(connection, pending.request.client.id, now)
-            return pending.request, add_code(connection, _granted(pending), now)
+        def may_take(pending: PendingConsent) -> bool:
+            if not hmac.compare_digest(pending.csrf, store.hash_of(csrf)):
+                return False
+            return self._browsers.may_decide(head, pending.browser) and subject in (None, pending.user.subject)
 
-        result = await self._database.run(end)
-        if result is None:
+        pending = await self._state.take_request(id, PendingConsent, self._now(), may_take)
+        if pending is None:
             raise _EXPIRED_PAGE
-        authorization, code = result
+        authorization = pending.request
+        code = None if decision == DENY else await self._state.add_code(_granted(pending), self._now())
         log.info(
             "a user %s the client %s access", "denied" if code is None else "granted", ascii(authorization.client.id)
         )
@@ -152,7 +137,7 @@ class AuthorizationEndpoint:
     async def _find_client(self, head: RequestHead, id: str) -> OAuthClient:
         """Return the client with this id. Raises OAuthError."""
         if not is_document_url(id):
-            client = await self._database.run(lambda connection: store.find_client(connection, id))
+            client = await self._state.find_client(id)
             if client is None:
                 why = (
                     "this server does not know the client id of your application: remove the server from the"
@@ -200,8 +185,7 @@ class AuthorizationEndpoint:
     async def _ask(self, request: AuthorizationRequest, user: LoginUser, browser: str) -> Response:
         csrf = secrets.token_urlsafe(32)
         pending = PendingConsent(request, store.hash_of(browser), store.hash_of(csrf), user)
-        now = self._now()
-        id = await self._database.run(lambda connection: store.add_request(connection, pending, now))
+        id = await self._state.add_request(pending, self._now())
         action, resources = self._at.url(addresses.CONSENT), [self._at.audience(each) for each in request.parts]
         headers = (self._browsers.cookie(browser),)
         return consent_page(pending, action, {"request": id, "csrf": csrf}, resources, headers)

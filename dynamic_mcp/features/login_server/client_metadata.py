@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from dynamic_mcp.features.login_server import store
 from dynamic_mcp.features.login_server.clients import ForbiddenClient, OAuthClient, make_client, read_metadata
-from dynamic_mcp.features.login_server.database import Database
+from dynamic_mcp.features.login_server.state import LoginState
 from dynamic_mcp.system.bounded import BoundedDict
 from dynamic_mcp.web.address_policy import AddressPolicy, Resolver
 
@@ -67,8 +67,8 @@ def is_document_url(client_id: str) -> bool:
 class ClientDocuments:
     """The documents of clients. Concurrent requests for a document share one fetch."""
 
-    def __init__(self, database: Database, fetch: Fetch, now: Callable[[], float]) -> None:
-        self._database = database
+    def __init__(self, state: LoginState, fetch: Fetch, now: Callable[[], float]) -> None:
+        self._state = state
         self._fetch = fetch
         self._now = now
         self._slots = asyncio.Semaphore(_MAX_AT_ONCE)
@@ -80,7 +80,7 @@ class ClientDocuments:
         failed = self._failed.get(url)
         if failed is not None and failed[0] > self._now():
             raise ForbiddenClient(failed[1].error, failed[1].why)
-        return await self._database.run(lambda connection: store.find_document(connection, url, self._now()))
+        return await self._state.find_document(url, self._now())
 
     async def fetch(self, url: str) -> OAuthClient:
         """Fetch a document, and return its client. Raises ForbiddenClient."""
@@ -113,8 +113,7 @@ class ClientDocuments:
             raise self._fail(url, exc.why) from None
         kept_s = lifetime_s(document.headers)
         if kept_s:
-            now = self._now()
-            await self._database.run(lambda connection: store.keep_document(connection, client, now + kept_s, now))
+            await self._state.keep_document(client, kept_s, self._now())
         return client
 
     def _fail(self, url: str, why: str) -> ForbiddenClient:

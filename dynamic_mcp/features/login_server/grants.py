@@ -32,11 +32,11 @@ MAX_CODES = 10_000
 MAX_FAMILIES = 100_000
 MAX_PER_OWNER = 100
 # A login ends after this many times the lifetime of an unused one: its claims may be outdated.
-_MAX_LIFETIMES = 3
+MAX_LIFETIMES = 3
 # At least the lifetime of any access token, including those of an earlier version of the config.
 _REVOKED_S = 7 * 24 * 3600.0
 # How long a used code is stored, to detect its reuse.
-_REMEMBERED_S = 3600.0
+REMEMBERED_S = 3600.0
 
 # Creates the answer with new tokens for a login and its newest refresh token.
 Issue = Callable[[sqlite3.Connection, "Family", str | None], bytes]
@@ -47,6 +47,7 @@ class GrantError(Struct, frozen=True):
 
     why: str
     was_reused: bool = False
+    is_client_unknown: bool = False
 
 
 class Family(Struct, frozen=True):
@@ -65,7 +66,7 @@ class Lifetimes(Struct, frozen=True):
 
 def add_code(connection: sqlite3.Connection, grant: AccessGrant, now: float) -> str:
     """Return a new code for a grant."""
-    connection.execute("DELETE FROM codes WHERE until < ?", (now - _REMEMBERED_S,))
+    connection.execute("DELETE FROM codes WHERE until < ?", (now - REMEMBERED_S,))
     (count,) = connection.execute("SELECT count(*) FROM codes").fetchone()
     if count >= MAX_CODES:
         connection.execute("DELETE FROM codes WHERE id IN (SELECT id FROM codes ORDER BY until LIMIT 1)")
@@ -95,7 +96,7 @@ def redeem_code(
     family = Family(secrets.token_urlsafe(16), grant)
     connection.execute("UPDATE codes SET family = ? WHERE id = ?", (family.id, key))
     secret = secrets.token_bytes(32)
-    token = _new_token(family.id, secret, 1) if grant.may_refresh else None
+    token = new_token(family.id, secret, 1) if grant.may_refresh else None
     _add_family(connection, family, secret, token, lifetimes, now)
     return issue(connection, family, token)
 
@@ -132,9 +133,9 @@ def refresh(
         revoke(connection, row.id, lifetimes, now)
         return GrantError("the refresh token was already used: the login is revoked", was_reused=True)
     forget_answers(connection, now)
-    successor = _new_token(row.id, row.secret, number + 1)
+    successor = new_token(row.id, row.secret, number + 1)
     answer = issue(connection, Family(row.id, row.grant), successor)
-    until = min(now + lifetimes.refresh_s, row.created + _MAX_LIFETIMES * lifetimes.refresh_s)
+    until = min(now + lifetimes.refresh_s, row.created + MAX_LIFETIMES * lifetimes.refresh_s)
     connection.execute(
         "UPDATE families SET number = ?, newest = ?, renewed = ?, until = ?, answer = ? WHERE id = ?",
         (number + 1, hash_of(successor), now, until, sealing.seal(answer, token), row.id),
@@ -193,7 +194,7 @@ def _find(connection: sqlite3.Connection, token: str) -> tuple[_LoginRow, int] |
     if row is None or not text.isdecimal() or len(text) > 9:
         return None
     login = _LoginRow(row[0], decode_as(row[1], AccessGrant), *row[2:])
-    is_ours = hmac.compare_digest(mac.encode(), _mac(body, login.secret).encode())
+    is_ours = hmac.compare_digest(mac.encode(), mac_of(body, login.secret).encode())
     return (login, int(text)) if is_ours else None
 
 
@@ -222,14 +223,15 @@ def _add_family(
     connection.execute("INSERT INTO families VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
 
 
-def _new_token(family: str, secret: bytes, number: int) -> str:
+def new_token(family: str, secret: bytes, number: int) -> str:
     """Return a new refresh token of a login.
 
     Its random part is not in the database; its number and its MAC tell an old token from a forged one.
     """
     body = f"{family}.{number}.{secrets.token_urlsafe(32)}"
-    return f"{body}.{_mac(body, secret)}"
+    return f"{body}.{mac_of(body, secret)}"
 
 
-def _mac(body: str, secret: bytes) -> str:
+def mac_of(body: str, secret: bytes) -> str:
+    """Return the last part of a refresh token, which only this server can make."""
     return hmac.new(secret, body.encode(), sha256).hexdigest()

@@ -14,7 +14,7 @@ from dynamic_mcp.web.signed_token import SignedToken
 
 _KIND = "at+jwt"
 # How long a key signs; after that it is kept as long as any token that it has signed.
-_SIGNS_S = 90 * 24 * 3600.0
+SIGNS_S = 90 * 24 * 3600.0
 
 Claims = Mapping[str, Any]  # Any: the claims of a token are JSON that we have written ourselves
 
@@ -22,9 +22,9 @@ Claims = Mapping[str, Any]  # Any: the claims of a token are JSON that we have w
 def current_key(connection: sqlite3.Connection, now: float, tokens_last_s: float) -> SigningKey:
     """Return the current signing key, after replacing an old one."""
     row = connection.execute("SELECT id, private, made FROM keys ORDER BY made DESC LIMIT 1").fetchone()
-    if row is not None and now < row[2] + _SIGNS_S:
+    if row is not None and now < row[2] + SIGNS_S:
         return SigningKey.from_jwk(row[1], row[0])
-    connection.execute("DELETE FROM keys WHERE made < ?", (now - _SIGNS_S - max(tokens_last_s, _SIGNS_S),))
+    connection.execute("DELETE FROM keys WHERE made < ?", (now - SIGNS_S - max(tokens_last_s, SIGNS_S),))
     key = SigningKey.generate()
     connection.execute("INSERT INTO keys VALUES (?, ?, ?)", (key.kid, key.to_jwk(), now))
     return key

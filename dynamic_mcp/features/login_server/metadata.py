@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
 
 from dynamic_mcp.face.http.authenticator import PageRequest
@@ -11,8 +10,8 @@ from dynamic_mcp.face.http.responses import Headers
 from dynamic_mcp.features.login_server import addresses
 from dynamic_mcp.features.login_server.addresses import Addresses
 from dynamic_mcp.features.login_server.clients import CODE, OFFLINE, REFRESH
-from dynamic_mcp.features.login_server.database import Database
 from dynamic_mcp.features.login_server.forms import json_response
+from dynamic_mcp.features.login_server.state import LoginState
 
 _PUBLIC: Headers = ((b"cache-control", b"public, max-age=300"),)
 
@@ -23,13 +22,13 @@ class Metadata:
     def __init__(
         self,
         at: Addresses,
-        database: Database,
+        state: LoginState,
         *,
         now: Callable[[], float],
         access_s: float,
     ) -> None:
         self._at = at
-        self._database = database
+        self._state = state
         self._now = now
         self._access_s = access_s
 
@@ -48,15 +47,8 @@ class Metadata:
 
     async def list_keys(self, request: PageRequest) -> Response:
         """Handle GET /.well-known/jwks.json."""
-        now, access_s = self._now(), self._access_s
-
-        def work(connection: sqlite3.Connection) -> list[object]:
-            from dynamic_mcp.features.login_server import keys
-
-            keys.current_key(connection, now, access_s)
-            return [key.public_jwk() for key in keys.all_keys(connection).values()]
-
-        return json_response({"keys": await self._database.run(work)}, headers=_PUBLIC)
+        keys = await self._state.list_keys(self._now(), self._access_s)
+        return json_response({"keys": [key.public_jwk() for key in keys]}, headers=_PUBLIC)
 
     def _describe(self) -> dict[str, object]:
         at = self._at

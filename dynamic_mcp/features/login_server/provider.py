@@ -7,6 +7,7 @@ from asyncio import Future
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dynamic_mcp.config import auth
 from dynamic_mcp.config.http import Http
@@ -22,30 +23,40 @@ from dynamic_mcp.features.login_server.addresses import Addresses
 from dynamic_mcp.features.login_server.authorize import AuthorizationEndpoint
 from dynamic_mcp.features.login_server.client_metadata import ClientDocuments, Fetch, guarded_fetch
 from dynamic_mcp.features.login_server.clients import OFFLINE
-from dynamic_mcp.features.login_server.database import Database, DatabaseError, file_for
+from dynamic_mcp.features.login_server.database import Database, file_for
 from dynamic_mcp.features.login_server.forms import NAME, OAuthError
 from dynamic_mcp.features.login_server.grants import Lifetimes
 from dynamic_mcp.features.login_server.identity import Identify, LoginIdentityProvider, NotIdentified
 from dynamic_mcp.features.login_server.metadata import Metadata
 from dynamic_mcp.features.login_server.registration import Registration
+from dynamic_mcp.features.login_server.state import UNAVAILABLE, DatabaseState, LoginState
 from dynamic_mcp.features.login_server.tokens import TokenIssuer
 from dynamic_mcp.identity import Authentication
 
+if TYPE_CHECKING:
+    from dynamic_mcp.system.shared_store import SharedStore
 
-def make_provider(config: auth.LoginAuth, http: Http, config_file: Path) -> LoginProvider:
+
+def make_provider(
+    config: auth.LoginAuth, http: Http, config_file: Path, shared_store: SharedStore | None
+) -> LoginProvider:
     """Return the provider of an entry of `settings.http.auth`."""
     file = file_for(config_file)
     if config.oidc is not None:
         from dynamic_mcp.features.login_server.oidc import OidcIdentityProvider
 
-        return LoginProvider(config, http, file, OidcIdentityProvider(config.oidc, Addresses(http)))
+        who = OidcIdentityProvider(config.oidc, Addresses(http))
+        return LoginProvider(config, http, file, who, shared_store=shared_store)
     forwarded = next((each for each in http.auth if isinstance(each, auth.Forwarded)), None)
     assert forwarded is not None, "validated with the config"
-    return LoginProvider(config, http, file, ForwardedProvider(forwarded).identify)
+    return LoginProvider(config, http, file, ForwardedProvider(forwarded).identify, shared_store=shared_store)
 
 
 class LoginProvider(Provider):
-    """The login server as an authentication provider; `file` has its state, `who` identifies users."""
+    """The login server as an authentication provider; `who` identifies users.
+
+    Its state is in the `shared_store` of the replicas if there is one, and else in `file`.
+    """
 
     name = NAME
 
@@ -58,31 +69,32 @@ class LoginProvider(Provider):
         *,
         now: Callable[[], float] = time.time,
         fetch: Fetch | None = None,
+        shared_store: SharedStore | None = None,
     ) -> None:
         assert http.public_url is not None
         at, forwarding = Addresses(http), Forwarding(http.forwarders)
         scopes = frozenset({OFFLINE, *login.scopes})
         self._who = who
-        self._database = database = Database(file)
+        self._state, self._access = _open_state(at, file, shared_store, now)
+        state = self._state
         fetch = fetch or guarded_fetch(http.public_url, may_be_local=login.has_local_documents)
-        self._documents = ClientDocuments(database, fetch, now)
-        self._access = AccessTokens(at, database, now)
+        self._documents = ClientDocuments(state, fetch, now)
         self._tokens = tokens = TokenIssuer(
             at,
-            database,
+            state,
             Lifetimes(login.access_ttl_s, login.refresh_ttl_s),
             now=now,
             on_revoke=self._access.forget,
         )
         authorization = AuthorizationEndpoint(
-            at, database, self._documents, who, scopes=scopes, forwarding=forwarding, now=now
+            at, state, self._documents, who, scopes=scopes, forwarding=forwarding, now=now
         )
         self._pages = _list_pages(
             at,
             authorization,
             tokens,
-            Registration(database, forwarding, now),
-            Metadata(at, database, now=now, access_s=login.access_ttl_s),
+            Registration(state, forwarding, now),
+            Metadata(at, state, now=now, access_s=login.access_ttl_s),
         )
 
     def recognises(self, head: RequestHead, token: str | None) -> bool:
@@ -109,7 +121,19 @@ class LoginProvider(Provider):
         await self._tokens.close()
         if not callable(self._who):
             await self._who.close()
-        await self._database.close()
+        await self._state.close()
+
+
+def _open_state(
+    at: Addresses, file: Path, shared_store: SharedStore | None, now: Callable[[], float]
+) -> tuple[LoginState, AccessTokens]:
+    if shared_store is None:
+        database = Database(file)
+        return DatabaseState(database), AccessTokens(at, database, now)
+    from dynamic_mcp.features.login_server.shared_state import SharedAccessTokens, SharedState
+
+    state = SharedState(shared_store, now)
+    return state, SharedAccessTokens(at, state, now)
 
 
 _Answer = Callable[[PageRequest], Awaitable[Response]]
@@ -146,7 +170,7 @@ async def _for_users(answer: _Answer, request: PageRequest) -> Response:
         return await answer(request)
     except (OAuthError, NotIdentified) as exc:
         return _as_denial(authorize.to_page(exc), exc)
-    except DatabaseError:
+    except UNAVAILABLE:
         return error_page("this server cannot use its database", 503, hint="Try again later.")
 
 
@@ -155,7 +179,7 @@ async def _for_programs(answer: _Answer, request: PageRequest) -> Response:
         return await answer(request)
     except OAuthError as exc:
         return _as_denial(exc.to_json(), exc)
-    except DatabaseError:
+    except UNAVAILABLE:
         return OAuthError("temporarily_unavailable", "the database is temporarily unavailable", 503).to_json()
 
 

@@ -10,7 +10,6 @@ from dynamic_mcp.face.http.authenticator import PageRequest
 from dynamic_mcp.face.http.exchange import Response
 from dynamic_mcp.face.http.forwarding import Forwarding
 from dynamic_mcp.face.http.headers import is_json
-from dynamic_mcp.features.login_server import store
 from dynamic_mcp.features.login_server.clients import (
     CODE,
     REFRESH,
@@ -19,8 +18,8 @@ from dynamic_mcp.features.login_server.clients import (
     make_client,
     read_metadata,
 )
-from dynamic_mcp.features.login_server.database import Database
 from dynamic_mcp.features.login_server.forms import OAuthError, json_response
+from dynamic_mcp.features.login_server.state import LoginState
 from dynamic_mcp.system.rate_limiter import RateLimiter
 
 log = logging.getLogger(__name__)
@@ -32,8 +31,8 @@ _BURST, _EVERY_S = 60, 1.0
 class Registration:
     """The registration endpoint."""
 
-    def __init__(self, database: Database, forwarding: Forwarding, now: Callable[[], float]) -> None:
-        self._database = database
+    def __init__(self, state: LoginState, forwarding: Forwarding, now: Callable[[], float]) -> None:
+        self._state = state
         self._forwarding = forwarding
         self._now = now
         self._limiter = RateLimiter[str](_BURST, _EVERY_S)
@@ -49,7 +48,7 @@ class Registration:
         except ForbiddenClient as exc:
             raise OAuthError(exc.error, exc.why) from None
         now = self._now()
-        await self._database.run(lambda connection: store.add_client(connection, client, now))
+        await self._state.add_client(client, now)
         log.info("registered the client %s: %s", client.id, ascii(client.name or "without a name"))
         return json_response(_describe(client, now), 201)
 

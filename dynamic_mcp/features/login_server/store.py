@@ -18,9 +18,9 @@ MAX_CLIENTS = 10_000
 MAX_DOCUMENTS = 1_000
 MAX_REQUESTS = 10_000
 # Clients without a login are deleted sooner: others keep using their id, and do not register again.
-_UNUSED_S = 30 * 24 * 3600.0
-_FORGOTTEN_S = 400 * 24 * 3600.0
-_REQUEST_S = 600.0
+UNUSED_S = 30 * 24 * 3600.0
+FORGOTTEN_S = 400 * 24 * 3600.0
+REQUEST_S = 600.0
 
 
 def hash_of(secret: str) -> str:
@@ -35,7 +35,7 @@ def add_client(connection: sqlite3.Connection, client: OAuthClient, now: float) 
     """Store a new client; at the limit, the oldest unused one is deleted."""
     connection.execute(
         "DELETE FROM clients WHERE used < CASE has_logged_in WHEN 0 THEN ? ELSE ? END",
-        (now - _UNUSED_S, now - _FORGOTTEN_S),
+        (now - UNUSED_S, now - FORGOTTEN_S),
     )
     (count,) = connection.execute("SELECT count(*) FROM clients").fetchone()
     if count >= MAX_CLIENTS:
@@ -90,7 +90,7 @@ def add_request(
     if count >= MAX_REQUESTS:
         connection.execute("DELETE FROM requests WHERE id IN (SELECT id FROM requests ORDER BY until LIMIT 1)")
     secret = secret or secrets.token_urlsafe(32)
-    row = (_key(secret, type(pending)), msgspec.json.encode(pending), now + _REQUEST_S)
+    row = (_key(secret, type(pending)), msgspec.json.encode(pending), now + REQUEST_S)
     connection.execute("INSERT INTO requests VALUES (?, ?, ?)", row)
     return secret
 

@@ -7,24 +7,26 @@ import hmac
 import logging
 import re
 import secrets
-import sqlite3
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from dynamic_mcp.face.http.authenticator import PageRequest
 from dynamic_mcp.face.http.exchange import Response
 from dynamic_mcp.face.http.responses import JSON, NO_STORE
-from dynamic_mcp.features.login_server import grants, store
+from dynamic_mcp.features.login_server import grants
 from dynamic_mcp.features.login_server.addresses import Addresses, is_within
 from dynamic_mcp.features.login_server.client_metadata import is_document_url
 from dynamic_mcp.features.login_server.clients import CODE, REFRESH
-from dynamic_mcp.features.login_server.database import Database, DatabaseError
 from dynamic_mcp.features.login_server.forms import Fields, OAuthError, json_response, parse_form
-from dynamic_mcp.features.login_server.grants import Family, GrantError, Issue, Lifetimes
+from dynamic_mcp.features.login_server.grants import Family, GrantError, Lifetimes
 from dynamic_mcp.features.login_server.records import AccessGrant
+from dynamic_mcp.features.login_server.state import UNAVAILABLE, IssueTokens, LoginState, TokenRequest
 from dynamic_mcp.system.task_set import TaskSet
-from dynamic_mcp.web.signed_token import TokenError, parse_token
+
+if TYPE_CHECKING:
+    from dynamic_mcp.web.jwk import SigningKey
 
 log = logging.getLogger(__name__)
 
@@ -39,14 +41,14 @@ class TokenIssuer:
     def __init__(
         self,
         at: Addresses,
-        database: Database,
+        state: LoginState,
         lifetimes: Lifetimes,
         *,
         now: Callable[[], float],
         on_revoke: Callable[[], object],
     ) -> None:
         self._at = at
-        self._database = database
+        self._state = state
         self._lifetimes = lifetimes
         self._now = now
         self._on_revoke = on_revoke
@@ -61,9 +63,13 @@ class TokenIssuer:
             raise OAuthError("unsupported_grant_type", f"`grant_type` must be `{CODE}` or `{REFRESH}`")
         _refuse_secret(request, fields)
         client_id = fields.need("client_id")
-        work = self._redeem(fields, client_id) if grant_type == CODE else self._refresh(fields, client_id)
-        answer = await self._database.run(work)
+        wanted = TokenRequest(
+            client_id, is_document_url(client_id), self._lifetimes, self._now(), self._issuer(fields)
+        )
+        answer = await (self._redeem(fields, wanted) if grant_type == CODE else self._refresh(fields, wanted))
         if isinstance(answer, GrantError):
+            if answer.is_client_unknown:  # with this error, it registers again
+                raise OAuthError("invalid_client", answer.why, 401)
             if answer.was_reused:
                 log.warning("the client %s: %s", ascii(client_id[:200]), answer.why)
                 self._on_revoke()
@@ -76,16 +82,7 @@ class TokenIssuer:
         """Handle POST /revoke (RFC 7009): 200, whatever the token was. Raises OAuthError."""
         fields = parse_form(request.head.headers, request.body)
         token, client_id = fields.need("token"), fields.need("client_id")
-        now, lifetimes = self._now(), self._lifetimes
-
-        def work(connection: sqlite3.Connection) -> None:
-            family = grants.find_family(connection, token)
-            owner = None if family is None else (family.id, family.grant.client_id)
-            login = owner or _read_access_token(connection, token)
-            if login is not None and login[1] == client_id:
-                grants.revoke(connection, login[0], lifetimes, now)
-
-        await self._database.run(work)
+        await self._state.revoke(token, client_id, self._lifetimes, self._now())
         self._on_revoke()
         return json_response({})
 
@@ -106,60 +103,37 @@ class TokenIssuer:
         self._tasks.create(self._delete_answers(), name="delete answers with tokens")
 
     async def _delete_answers(self) -> None:
-        now = self._now()
         try:
-            has_more = await self._database.run(lambda connection: grants.forget_answers(connection, now))
-        except DatabaseError:
+            has_more = await self._state.forget_answers(self._now())
+        except UNAVAILABLE:
             return  # it was logged; the next refresh deletes them
         if has_more:
             self._forget_answers_later()
 
     # --- grants ----------------------------------------------------------------------------------------
 
-    def _redeem(self, fields: Fields, client_id: str) -> Callable[[sqlite3.Connection], bytes | GrantError]:
-        code, verifier, now = fields.need("code"), fields.need("code_verifier"), self._now()
-        redirect_uri = fields.get("redirect_uri")
-        issue = self._issuer(fields, now)
+    async def _redeem(self, fields: Fields, request: TokenRequest) -> bytes | GrantError:
+        verifier, redirect_uri = fields.need("code_verifier"), fields.get("redirect_uri")
 
-        def work(connection: sqlite3.Connection) -> bytes | GrantError:
-            self._check_client(connection, client_id)
-            grant = grants.find_code(connection, code, client_id)
-            if grant is not None:
-                # optional in OAuth 2.1, but it must match if it is sent (RFC 6749, section 4.1.3)
-                is_same = redirect_uri in (None, grant.redirect_uri)
-                if not is_same or not _fits(verifier, grant):
-                    grants.spend_code(connection, code)
-                    return GrantError("`code_verifier` or `redirect_uri` is wrong: the code is now invalid")
-            return grants.redeem_code(connection, code, client_id, self._lifetimes, now, issue)
+        def fits(grant: AccessGrant) -> bool:
+            # optional in OAuth 2.1, but it must match if it is sent (RFC 6749, section 4.1.3)
+            return redirect_uri in (None, grant.redirect_uri) and _fits(verifier, grant)
 
-        return work
+        return await self._state.redeem_code(fields.need("code"), fits, request)
 
-    def _refresh(self, fields: Fields, client_id: str) -> Callable[[sqlite3.Connection], bytes | GrantError]:
-        token, now = fields.need("refresh_token"), self._now()
-        issue = self._issuer(fields, now)
+    async def _refresh(self, fields: Fields, request: TokenRequest) -> bytes | GrantError:
+        return await self._state.refresh(fields.need("refresh_token"), request)
 
-        def work(connection: sqlite3.Connection) -> bytes | GrantError:
-            self._check_client(connection, client_id)
-            answer = grants.refresh(connection, token, client_id, self._lifetimes, now, issue)
-            store.touch_client(connection, client_id, now)
-            return answer
-
-        return work
-
-    def _check_client(self, connection: sqlite3.Connection, id: str) -> None:
-        """Check that a client exists; with `invalid_client`, it registers again. Raises OAuthError."""
-        if not is_document_url(id) and store.find_client(connection, id) is None:
-            raise OAuthError("invalid_client", "unknown client: register it again", 401)
-
-    def _issuer(self, fields: Fields, now: float) -> Issue:
+    def _issuer(self, fields: Fields) -> IssueTokens:
         """Return the function that creates the answer with the requested tokens."""
+        now = self._now()
 
-        def issue(connection: sqlite3.Connection, family: Family, refresh_token: str | None) -> bytes:
+        def issue(key: SigningKey, family: Family, refresh_token: str | None) -> bytes:
             grant = family.grant
             scopes = _narrow_scopes(fields.get("scope"), grant.scopes)
             audience = [self._at.audience(each) for each in self._narrow_parts(fields.resources, grant.parts)]
             answer = {
-                "access_token": self._sign(connection, family, scopes, audience, now),
+                "access_token": self._sign(key, family, scopes, audience, now),
                 "token_type": "Bearer",
                 "expires_in": int(self._lifetimes.access_s),
             }
@@ -181,9 +155,7 @@ class TokenIssuer:
             raise OAuthError("invalid_target", "`resource` was not granted")
         return parts or granted
 
-    def _sign(
-        self, connection: sqlite3.Connection, family: Family, scopes: tuple[str, ...], audience: list[str], now: float
-    ) -> str:
+    def _sign(self, key: SigningKey, family: Family, scopes: tuple[str, ...], audience: list[str], now: float) -> str:
         """Return an access token (RFC 9068)."""
         from dynamic_mcp.features.login_server import keys
 
@@ -201,7 +173,7 @@ class TokenIssuer:
             "roles": list(user.roles),
             "claims": {name: list(texts) for name, texts in user.claims},
         }
-        return keys.sign_claims(keys.current_key(connection, now, self._lifetimes.access_s), claims)
+        return keys.sign_claims(key, claims)
 
 
 def _fits(verifier: str, grant: AccessGrant) -> bool:
@@ -228,15 +200,3 @@ def _refuse_secret(request: PageRequest, fields: Fields) -> None:
         raise OAuthError(
             "invalid_client", "client secrets are not supported: `token_endpoint_auth_method` is `none`", 401
         )
-
-
-def _read_access_token(connection: sqlite3.Connection, token: str) -> tuple[str, str] | None:
-    """Return the login and the client of one of our access tokens."""
-    from dynamic_mcp.features.login_server import keys
-
-    try:
-        signed = parse_token(token)
-    except TokenError:
-        return None
-    claims = keys.read_claims(signed, keys.all_keys(connection))
-    return None if claims is None else (str(claims.get("sid")), str(claims.get("client_id")))

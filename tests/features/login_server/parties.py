@@ -17,15 +17,19 @@ from dynamic_mcp.config.http import Http
 from dynamic_mcp.face.auth.provider import AuthResult, CredentialDenial
 from dynamic_mcp.face.http.authenticator import PageRequest
 from dynamic_mcp.face.http.exchange import RequestHead, Response
+from dynamic_mcp.features.cluster.local_store import LocalStore
 from dynamic_mcp.features.login_server.client_metadata import FetchedDocument, FetchError
 from dynamic_mcp.features.login_server.identity import Identify, LoginIdentityProvider
 from dynamic_mcp.features.login_server.provider import LoginProvider
 from dynamic_mcp.identity import Authentication, Principal
+from dynamic_mcp.system.shared_store import SharedStore
 
 Json = Any  # whatever JSON a test writes down
 
 ORIGIN = "https://mcp.example.com"
 URL = f"{ORIGIN}/mcp"
+is_shared = False
+"""Whether `open_site` keeps what it knows in a store that replicas share."""
 REDIRECT = "https://client.example/callback"
 VERIFIER = "v" * 43
 CHALLENGE = urlsafe_b64encode(sha256(VERIFIER.encode()).digest()).rstrip(b"=").decode()
@@ -153,17 +157,27 @@ async def open_site(
     scopes: tuple[str, ...] = ("files",),
     root_path: str = "",
     trusted: tuple[str, ...] = (),
+    shared_store: SharedStore | None = None,
 ) -> AsyncIterator[Site]:
-    """Open a server on the database in a folder, as one of its workers does."""
+    """Open a server on the database in a folder, as one of its workers does, or on the store of replicas there."""
     http = Http(public_url=public_url, root_path=root_path, trusted_proxies=trusted)
     clock, web = clock or Clock(), Web()
+    own = LocalStore(folder / "store.sqlite", clock=clock) if is_shared and shared_store is None else None
     provider = LoginProvider(
-        LoginAuth(scopes=scopes), http, folder / "logins.sqlite", who, now=clock, fetch=web.fetch
+        LoginAuth(scopes=scopes),
+        http,
+        folder / "logins.sqlite",
+        who,
+        now=clock,
+        fetch=web.fetch,
+        shared_store=shared_store or own,
     )
     try:
         yield Site(provider, clock, web)
     finally:
         await provider.close()
+        if own is not None:
+            await own.close()
 
 
 class Form(HTMLParser):

@@ -22,6 +22,8 @@ from tests.features.login_server.parties import (
     open_site,
 )
 
+pytestmark = pytest.mark.usefixtures("kept")
+
 CLIENT = "https://client.example/oauth/client.json"
 
 

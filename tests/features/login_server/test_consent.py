@@ -20,6 +20,8 @@ from tests.features.login_server.parties import (
     query_of,
 )
 
+pytestmark = pytest.mark.usefixtures("kept")
+
 EVIL = "https://evil.example"
 
 

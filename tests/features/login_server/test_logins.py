@@ -21,6 +21,8 @@ from tests.features.login_server.parties import (
     query_of,
 )
 
+pytestmark = pytest.mark.usefixtures("kept")
+
 
 async def test_a_person_who_allows_a_client_is_who_its_access_token_stands_for(tmp_path: Path) -> None:
     async with open_site(tmp_path) as site:

@@ -27,6 +27,8 @@ from tests.features.login_server.parties import (
 from tests.oidc_provider import OidcProvider
 from tests.web import web_client
 
+pytestmark = pytest.mark.usefixtures("kept")
+
 CALLBACK = f"{ORIGIN}/login/callback"
 
 

@@ -16,6 +16,8 @@ from tests.features.login_server.parties import (
     open_site,
 )
 
+pytestmark = pytest.mark.usefixtures("kept")
+
 EVIL = "https://evil.example"
 
 
