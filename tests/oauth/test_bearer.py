@@ -324,6 +324,7 @@ async def test_a_process_that_is_killed_while_it_holds_the_lock_stops_nobody(
 # --- tokens that cannot be saved or read ------------------------------------------------------------------------
 
 
+@pytest.mark.posix_only("a path below a file is one that does not exist on Windows, as after a logout")
 async def test_a_token_that_cannot_be_saved_is_used_from_memory_with_a_warning(
     server: AuthServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
