@@ -147,6 +147,8 @@ class Proxy:
     def set_shared_store(self, store: SharedStore | None) -> None:
         if store is not self._services.shared_store:
             self._chains.share(store)
+            if (logins := self._logins()) is not None:
+                logins.share(store)
 
     @cached_property
     def _transparent(self) -> Transparent:
@@ -220,6 +222,8 @@ class Proxy:
         logins = None if self._open_logins is None else self._open_logins()
         if logins is not None:
             logins.on_login = self._note_login
+            if self._services.shared_store is not None:
+                logins.share(self._services.shared_store)
         return logins
 
     @property
