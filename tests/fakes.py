@@ -220,7 +220,6 @@ class FakeClock:
     def __init__(self) -> None:
         self.time = 1000.0
         self._sleepers: list[tuple[float, asyncio.Future[None]]] = []
-        self._new_sleeper = asyncio.Event()
 
     def now(self) -> float:
         return self.time
@@ -228,7 +227,6 @@ class FakeClock:
     async def sleep(self, seconds: float) -> None:
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._sleepers.append((self.time + seconds, woken))
-        self._new_sleeper.set()
         await woken
 
     def sleeps(self) -> list[float]:

@@ -22,8 +22,9 @@ _WITHOUT_BODY = (204, 304)
 class Disconnected(Exception):
     """The connection ended before the answer did. `received` is what had come of a head."""
 
-    def __init__(self, received: bytes = b"") -> None:
+    def __init__(self, connection: HttpConnection, received: bytes = b"") -> None:
         super().__init__(f"the connection ended after {received!r}")
+        self.connection = connection
         self.received = received
 
 
@@ -71,10 +72,10 @@ class Response:
     """An answer whose head has come. Its connection is free again once the body has been read to its end."""
 
     def __init__(self, connection: HttpConnection, status: int, headers: Mapping[str, str], body: _Body) -> None:
+        self.connection = connection
         self.status = status
         self.headers = headers
         self.has_ended = False
-        self._connection = connection
         self._body = body
         self._parser = EventParser()
         self._events: deque[ServerEvent] = deque()
@@ -102,12 +103,12 @@ class Response:
         if self.has_ended:
             return b""
         try:
-            piece = await self._body.next_piece(self._connection.reader)
+            piece = await self._body.next_piece(self.connection.reader)
         except (OSError, asyncio.IncompleteReadError) as exc:
-            raise Disconnected from exc
+            raise Disconnected(self.connection) from exc
         if not piece:
             self.has_ended = True
-            self._connection.release()
+            self.connection.release()
         return piece
 
     async def read(self) -> bytes:
@@ -128,7 +129,7 @@ class Response:
 
     def abort(self) -> None:
         """Cut the connection, wherever the answer is."""
-        self._connection.abort()
+        self.connection.abort()
 
 
 class _Body:
@@ -173,11 +174,16 @@ def _frame(method: str, status: int, headers: Mapping[str, str]) -> _Body:
 
 
 class HttpConnection:
-    """One connection. It takes one request at a time, unless bytes are written as they are."""
+    """One connection. It takes one request at a time, unless bytes are written as they are.
+
+    `opened_at` is when it began to connect, by the clock of the loop.
+    """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pool: HttpClient | None) -> None:
         self.reader = reader
         self.writer = writer
+        self.authority = "" if pool is None else pool.authority
+        self.opened_at = 0.0
         self.may_be_reused = True
         self._pool = pool
 
@@ -215,9 +221,9 @@ class HttpConnection:
         try:
             head = await self.reader.readuntil(b"\r\n\r\n")
         except asyncio.IncompleteReadError as exc:
-            raise Disconnected(exc.partial) from exc
+            raise Disconnected(self, exc.partial) from exc
         except OSError as exc:
-            raise Disconnected from exc
+            raise Disconnected(self) from exc
         first, *lines = head.decode("latin-1").split("\r\n")[:-2]
         assert first.startswith("HTTP/1."), f"`{first}` is not the begin of an answer"
         headers: dict[str, str] = {}
@@ -276,6 +282,7 @@ class HttpClient:
 
     async def connect(self) -> HttpConnection:
         """Open a connection, which is closed with this client at the latest."""
+        began_at = asyncio.get_running_loop().time()
         if self._url.scheme == "unix":
             reader, writer = await asyncio.open_unix_connection(self._url.path, limit=_HEAD_BYTES)
         else:
@@ -284,6 +291,7 @@ class HttpClient:
             )
         self.opened += 1
         connection = HttpConnection(reader, writer, self)
+        connection.opened_at = began_at
         self._all.add(connection)
         return connection
 

@@ -11,7 +11,7 @@ from dynamic_mcp.host.serving import Serving
 from dynamic_mcp.host.serving_log import ServingLog
 from dynamic_mcp.host.signals import SignalHandlers
 from dynamic_mcp.system.event_loop import loop_factory
-from dynamic_mcp.system.worker import WorkerIdentity
+from dynamic_mcp.system.worker import ALIVE_EVERY_S, WorkerIdentity
 
 log = logging.getLogger("dynamic_mcp")
 
@@ -37,12 +37,18 @@ async def _serve(
         async with serving.run():
             await serving.http.open(config)
             if worker is not None:
-                worker.say_ready()
+                _say_alive(loop, worker)
                 _watch_supervisor(loop, ended)
             await ended.wait()
             await serving.http.finish()
             await serving.end_servers(loop.time())
     log.info("stopped serving")
+
+
+def _say_alive(loop: asyncio.AbstractEventLoop, worker: WorkerIdentity) -> None:
+    """Tell the supervisor that this worker serves, now and as long as its loop runs."""
+    worker.say_alive()
+    loop.call_later(ALIVE_EVERY_S, _say_alive, loop, worker)
 
 
 def _watch_supervisor(loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dynamic_mcp.config.resolved import Config
@@ -21,6 +23,8 @@ log = logging.getLogger("dynamic_mcp")
 
 # How long requests that were passed on by old settings may take.
 _FINISH_WITHIN_S = 120.0
+# In the folder of the workers, which ends with their supervisor.
+_COUNTS = "counts.db"
 
 
 class ClusterControl:
@@ -34,6 +38,17 @@ class ClusterControl:
         self._applied: Any = None  # Any: the settings of the feature, and the limit of messages
         self._store_of: Any = None  # Any: the settings of the feature
         self._before: tuple[SharedStore | None, Any] | None = None  # the store and the settings until `apply`
+        self._counts: SharedStore | None = None
+        if worker is not None:
+            proxy.count_with(partial(self._open_counts, Path(worker.folder)))
+
+    def _open_counts(self, folder: Path) -> SharedStore:
+        """Return the store in which all workers count the calls of limits."""
+        if self._counts is None:
+            feature = table.feature_with_cluster()
+            assert feature is not None, "workers are replicas to each other"
+            self._counts = feature.load(feature.store).open_file(folder / _COUNTS)
+        return self._counts
 
     async def open_store(self, config: Config) -> None:
         """Share with the other replicas what this config says, before the first request may come.
@@ -77,7 +92,7 @@ class ClusterControl:
             )
             await self._cluster.open()
         face.cluster = self._cluster
-        self._proxy.join_replicas(None if self._cluster is None else self._cluster.task_ids)
+        self._proxy.join_replicas(self._cluster)
         if old is not None:
             self._background.create(_end(old), name="end of the way to other replicas")
 
@@ -101,8 +116,9 @@ class ClusterControl:
         if store is not None and self._proxy.logins is not None:
             await self._proxy.logins.settle()
         self._proxy.set_shared_store(None)
-        if store is not None:
-            await store.close()
+        for each in (store, self._counts):
+            if each is not None:
+                await each.close()
 
 
 async def _end(old: ReplicaSet) -> None:

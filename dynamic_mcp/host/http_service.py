@@ -40,6 +40,7 @@ _RETIRES_WITHIN_S = 1.0
 _CONNECTIONS_OF_SESSION = 2
 # Descriptors for other files: pipes to servers, logs, databases.
 _OTHER_DESCRIPTORS = 128
+_FEWEST_CONNECTIONS = 16
 
 
 class _Listener(Struct, frozen=True):
@@ -85,9 +86,19 @@ class HttpService:
             case listener:
                 return f"{listener.origin}{self._http.path}"
 
+    @property
+    def _descriptors_of_client(self) -> int:
+        """How many descriptors a client may need: its connection, another to the replica of its session, and the
+        request that another worker passes on to this one meanwhile."""
+        if self._worker is not None:
+            return 3
+        return 1 if self._proxy.replicas is None else 2
+
     async def serve(self, http: Http, config: Config) -> None:
         """Serve with these options from now on. Raises ListenError, which leaves everything unchanged."""
         config_file, max_body_bytes = config.file, config.max_message_bytes
+        if self._worker is not None and isinstance(http.listen, TcpAddress) and not http.listen.port:
+            raise ListenError("each worker would listen at a port of its own", hint="name a port in `listen`")
         place = await resolve_address(http.listen) if isinstance(http.listen, TcpAddress) else None
         if place is not None and not http.insecure and not http.auth:
             refuse_unsafe(place)
@@ -111,8 +122,6 @@ class HttpService:
             await self._providers.keep_only(self._http, self._config_file)
             raise
         face.configure(options, authenticator)
-        if self._listener is not None:
-            set_bounds(self._listener.server, http)
         send_links(http, self._proxy)
         self._http, self._config_file = http, config_file
         self._options, self._authenticator = options, authenticator
@@ -120,8 +129,12 @@ class HttpService:
             self._face = face
             self._background.create(tick(face), name="clock of the HTTP server")
         if self._worker is not None and self._for_workers is None:
-            self._for_workers = await _listen_for_workers(face, self._worker, http)
+            self._for_workers = await _listen_for_workers(face, self._worker)
         await self._replicas.apply(face, config)
+        servers = [self._for_workers, None if self._listener is None else self._listener.server]
+        for server in servers:
+            if server is not None:
+                set_bounds(server, http, self._descriptors_of_client)
         await self._providers.keep_only(http, config_file)
 
     async def _listen_at(self, face: HttpFace, http: Http, place: ListenAddress | None) -> None:
@@ -221,14 +234,13 @@ class HttpService:
             log.info("the certificate `%s` was read again", self._http.tls.cert)
 
 
-async def _listen_for_workers(face: HttpFace, worker: WorkerIdentity, http: Http) -> HttpServer:
+async def _listen_for_workers(face: HttpFace, worker: WorkerIdentity) -> HttpServer:
     """Listen where the other workers pass requests on. Raises ListenError."""
     server, address = HttpServer(face), UnixAddress(worker.socket_of(worker.number))
     try:
         await server.open(address)
     except OSError as exc:
         raise listen_error(address, exc) from exc
-    set_bounds(server, http)
     return server
 
 
@@ -275,10 +287,11 @@ def listen_error(address: Address, exc: OSError) -> ListenError:
             return ListenError(f"the address `{address}` cannot be used: {why}")
 
 
-def set_bounds(server: HttpServer, http: Http) -> None:
+def set_bounds(server: HttpServer, http: Http, descriptors_of_client: int) -> None:
     """Limit a server's connections to those its sessions need and the system allows."""
     wanted = max(limits.CONNECTIONS, _CONNECTIONS_OF_SESSION * http.max_sessions)
-    server.set_bounds(connections=min(wanted, _available_descriptors()), forwarders=http.forwarders)
+    most = max(_available_descriptors() // descriptors_of_client, _FEWEST_CONNECTIONS)
+    server.set_bounds(connections=min(wanted, most), forwarders=http.forwarders)
 
 
 def _available_descriptors() -> int:
@@ -288,5 +301,5 @@ def _available_descriptors() -> int:
 
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         if limit != resource.RLIM_INFINITY:
-            return max(limit - max(limit // 4, _OTHER_DESCRIPTORS), 16)
+            return limit - max(limit // 4, _OTHER_DESCRIPTORS)
     return sys.maxsize

@@ -28,12 +28,14 @@ from dynamic_mcp.host.http_control import HttpOverrides  # noqa: E402
 from dynamic_mcp.observe.proxies import is_alive  # noqa: E402
 from dynamic_mcp.system import private_socket  # noqa: E402
 from dynamic_mcp.system.task_set import TaskSet  # noqa: E402
-from dynamic_mcp.system.worker import VARIABLE, WorkerIdentity  # noqa: E402
+from dynamic_mcp.system.worker import ALIVE_EVERY_S, VARIABLE, WorkerIdentity  # noqa: E402
 
 log = logging.getLogger("dynamic_mcp")
 
 # The pause before an ended worker is started again: twice as long each time, unless it has served for a while.
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S, _GOOD_AFTER_S = 0.5, 30.0, 60.0
+# A worker that has said nothing for so long hangs, and is killed; one that begins may take longer.
+_HANGS_AFTER_S, _SERVES_WITHIN_S = 60.0, 120.0
 # The longest name of a socket in the folder.
 _LONGEST_NAME = "999-home.sock"
 # Beyond the time that calls may take to end.
@@ -99,15 +101,18 @@ class Supervisor:
         *,
         finish_within_s: float,
         first_pause_s: float = _FIRST_PAUSE_S,
+        look_every_s: float = ALIVE_EVERY_S,
     ) -> None:
         self._first = first
         self._command = command
         self._environment = environment
         self._finish_within_s = finish_within_s
         self._first_pause_s = first_pause_s
+        self._look_every_s = look_every_s
         self._processes: dict[int, _Process] = {}
         self._ended = asyncio.Event()
         self._keepers = TaskSet(log)
+        self._watching = TaskSet(log)
 
     async def run(self) -> int:
         """Run until a signal arrives and all workers have ended; return the exit code."""
@@ -118,10 +123,12 @@ class Supervisor:
         try:
             return await self._run()
         finally:
+            self._watching.cancel_all()
             for number in handlers:
                 loop.remove_signal_handler(number)
 
     async def _run(self) -> int:
+        self._watching.create(self._watch(), name="watch over the workers")
         first = await self._start(0)
         if not await first.serves() and not self._ended.is_set():
             return await first.wait() or 1
@@ -163,6 +170,21 @@ class Supervisor:
             except OSError as exc:  # there is no memory, or no free descriptor
                 log.error("worker %d cannot be started: %s", process.number, exc)  # noqa: TRY400
 
+    async def _watch(self) -> None:
+        """Kill workers that hang; each is started again as one that has ended.
+
+        Looks are counted, and not seconds, so that nobody is blamed for a time in which this process did not run.
+        """
+        while not self._ended.is_set():
+            await asyncio.sleep(self._look_every_s)
+            for each in self._processes.values():
+                each.looks += 1
+                most_s = _HANGS_AFTER_S if each.is_serving else _SERVES_WITHIN_S
+                if each.looks * ALIVE_EVERY_S > most_s and each.is_running:
+                    what = "hangs" if each.is_serving else f"does not serve after {_SERVES_WITHIN_S:g} s"
+                    log.error("worker %d %s, and is killed", each.number, what)
+                    each.signal(signal.SIGKILL)
+
     # --- signals ---------------------------------------------------------------------------------------
 
     def _end(self) -> None:
@@ -194,14 +216,15 @@ class Supervisor:
 class _Process:
     """One running worker."""
 
-    def __init__(self, number: int, process: asyncio.subprocess.Process, ready: int) -> None:
+    def __init__(self, number: int, process: asyncio.subprocess.Process, alive: int) -> None:
         self.number = number
         self.is_serving = False
+        self.looks = 0  # since it said that it does not hang
         self._process = process
-        self._ready = ready
+        self._alive = alive
         self._said = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(ready, self._hear)
+        self._loop.add_reader(alive, self._hear)
 
     @staticmethod
     async def start(worker: WorkerIdentity, command: Sequence[str], environment: Mapping[str, str]) -> _Process:
@@ -211,7 +234,7 @@ class _Process:
             process = await asyncio.create_subprocess_exec(
                 *command,
                 stdin=asyncio.subprocess.PIPE,
-                env={**environment, VARIABLE: replace(worker, ready=its).to_variable()},
+                env={**environment, VARIABLE: replace(worker, alive=its).to_variable()},
                 pass_fds=(its,),
                 start_new_session=True,
             )
@@ -229,18 +252,24 @@ class _Process:
 
     def _hear(self) -> None:
         """Called when it has written, or its end is closed."""
-        self._loop.remove_reader(self._ready)
-        self.is_serving = bool(os.read(self._ready, 1))
+        if os.read(self._alive, 1024):
+            self.is_serving, self.looks = True, 0
+        else:
+            self._loop.remove_reader(self._alive)
         self._said.set()
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.returncode is None
 
     async def wait(self) -> int:
         """Return its exit code once it has ended; negative for a signal."""
         code = await self._process.wait()
         self.is_serving = False
-        if self._ready >= 0:
-            self._loop.remove_reader(self._ready)
-            os.close(self._ready)
-            self._ready = -1
+        if self._alive >= 0:
+            self._loop.remove_reader(self._alive)
+            os.close(self._alive)
+            self._alive = -1
         return code
 
     def signal(self, number: signal.Signals) -> None:

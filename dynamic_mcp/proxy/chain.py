@@ -64,6 +64,7 @@ class Services:
     observers: Observers | None = None
     task_ids: TaskSigner | None = None  # where other processes serve the same clients
     shared_store: SharedStore | None = None  # what all replicas share; it changes with the config
+    open_counts: Callable[[], SharedStore] | None = None  # where workers of one machine count calls together
 
     def __init__(
         self,

@@ -33,8 +33,8 @@ from dynamic_mcp.proxy.request import (
     ApprovalCounts,
     Event,
     Observers,
+    Replicas,
     Request,
-    TaskSigner,
     group_changed,
     link_opened,
 )
@@ -106,6 +106,7 @@ class Proxy:
         self._skills = cache(self._create_skills)
         opener = opener or partial(open_link, logins=self._logins)
         self.groups = Groups(base, self, opener=opener, catalog_store=catalog_store)
+        self.replicas: Replicas | None = None
         self.is_initialized = asyncio.Event()  # a client has been greeted
         self.changed = asyncio.Event()  # its clients, or the state of a group; who waits for it clears it
         self._subscriptions = Subscriptions(self.view_for, self._surface_for, self._snapshot)
@@ -149,6 +150,10 @@ class Proxy:
             self._chains.share(store)
             if (logins := self._logins()) is not None:
                 logins.share(store)
+
+    def count_with(self, open_counts: Callable[[], SharedStore]) -> None:
+        """Count calls for limits in a store, which is opened once a limit wants it. To be called before any call."""
+        self._services.open_counts = open_counts
 
     @cached_property
     def _transparent(self) -> Transparent:
@@ -251,10 +256,11 @@ class Proxy:
 
         return ParkedCalls()
 
-    def join_replicas(self, task_ids: TaskSigner | None) -> None:
-        """Be one of several replicas from now on, which sign the ids of tasks for modern clients; None is alone."""
-        self._services.task_ids = task_ids
-        self._subscriptions.has_replicas = task_ids is not None
+    def join_replicas(self, replicas: Replicas | None) -> None:
+        """Be one of several replicas from now on; None is alone."""
+        self.replicas = replicas
+        self._services.task_ids = None if replicas is None else replicas.task_ids
+        self._subscriptions.has_replicas = replicas is not None
 
     @property
     def approvals(self) -> ApprovalCounts | None:

@@ -247,6 +247,34 @@ class TaskSigner(Protocol):
         ...
 
 
+class ReplicaStatus(Struct, frozen=True):
+    """What a replica says of the others: its own name, those it knows, and how many addresses do not answer.
+
+    `forwarded` is how many requests it has passed on, of which `in_flight` have no answer yet, and `lost` never got
+    one. `turned_away` were not passed on, since too much was waiting. `refused` came from somebody who is no replica.
+    """
+
+    name: str
+    replicas: tuple[str, ...]
+    unreachable: int
+    forwarded: int
+    in_flight: int
+    lost: int
+    turned_away: int
+    refused: int
+
+
+class Replicas(Protocol):
+    """The processes that serve the same clients, of which this one is one."""
+
+    @property
+    def task_ids(self) -> TaskSigner:
+        """Signs the ids of tasks that modern clients are given."""
+        ...
+
+    def describe(self) -> ReplicaStatus: ...
+
+
 class ApprovalCounts:
     """The number of open approval questions, and of those with each outcome."""
 

@@ -5,13 +5,20 @@ from __future__ import annotations
 import sys
 
 # <linux/prctl.h>
+_SET_PDEATHSIG = 1
 _SET_DUMPABLE = 4
 _SET_CHILD_SUBREAPER = 36
+_SIGTERM = 15
 
 
 def become_subreaper() -> bool:
     """Become the parent of orphaned descendants; return whether the system supports it."""
     return _set(_SET_CHILD_SUBREAPER, 1)
+
+
+def end_with_parent() -> bool:
+    """Have SIGTERM sent to this process when the thread that has started it ends."""
+    return _set(_SET_PDEATHSIG, _SIGTERM)
 
 
 def forbid_inspection() -> bool:

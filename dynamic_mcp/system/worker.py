@@ -11,9 +11,12 @@ import msgspec
 from msgspec import Struct
 
 from dynamic_mcp.system.decoding import decode_as
+from dynamic_mcp.system.prctl import end_with_parent
 
 # Where the supervisor tells a worker who it is; no program that the worker starts gets it.
 VARIABLE = "DYNAMIC_MCP_WORKER"
+# How often a worker says that it does not hang.
+ALIVE_EVERY_S = 5.0
 
 
 class WorkerIdentity(Struct, frozen=True):
@@ -21,7 +24,7 @@ class WorkerIdentity(Struct, frozen=True):
 
     `key` is a secret of this service, with which the workers sign what they say to each other. `supervisor` is the
     process that has started them. `port` is the one to share where the config leaves it to the system. To the
-    descriptor `ready`, the worker writes when it serves.
+    descriptor `alive`, the worker writes when it serves, and then every few seconds.
     """
 
     number: int
@@ -30,7 +33,7 @@ class WorkerIdentity(Struct, frozen=True):
     key: str
     supervisor: int = 0
     port: int = 0
-    ready: int = -1
+    alive: int = -1
 
     @property
     def name(self) -> str:
@@ -58,11 +61,10 @@ class WorkerIdentity(Struct, frozen=True):
         """Return the number of the worker in which a server runs, always the same of so many."""
         return max(range(self.count), key=lambda number: _weight(server, number))
 
-    def say_ready(self) -> None:
-        """Tell the supervisor that this worker serves."""
+    def say_alive(self) -> None:
+        """Tell the supervisor that this worker serves, and does not hang."""
         with contextlib.suppress(OSError):
-            os.write(self.ready, b"1")
-            os.close(self.ready)
+            os.write(self.alive, b"1")
 
     def to_variable(self) -> str:
         """Return what `of_process` reads."""
@@ -70,10 +72,14 @@ class WorkerIdentity(Struct, frozen=True):
 
 
 def of_process(environment: MutableMapping[str, str]) -> WorkerIdentity | None:
-    """Return the worker that this process is, whose variable is removed; None if it is none."""
+    """Return the worker that this process is, whose variable is removed; None if it is none.
+
+    From now on, it is told to end when its supervisor has ended, also before it serves (Linux).
+    """
     text = environment.pop(VARIABLE, "")
     if not text:
         return None
+    end_with_parent()
     return decode_as(text.encode(), WorkerIdentity)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from tests.history.record import (
@@ -24,6 +24,7 @@ from tests.history.record import (
     Operation,
     answers,
     is_interrupted,
+    is_unserved,
     nonces_in,
     origins_in,
     parse,
@@ -35,6 +36,8 @@ from tests.history.violations import Rule, Violation, show
 
 __all__ = ["Rule", "Violation", "is_waiting_for_upstreams", "judge", "show"]
 
+# Whether what was sent first comes first, though over another stream. Two connections of their own promise no order.
+streams_keep_order = True
 UI = "io.modelcontextprotocol/ui"
 # What an upstream hears of a moment after a session is over.
 _SETTLES = (Rule.NOT_CANCELLED, Rule.NOT_UNSUBSCRIBED, Rule.OUTLIVES)
@@ -66,6 +69,8 @@ class _Request:
     served_after: int = 0  # so many kills had been followed by an answer when it was sent
     is_cancelled: bool = False
     is_interrupted: bool = False
+    is_cut: bool = False  # its client cannot know what became of it
+    is_refused: bool = False
     answers: int = 0
     logs: int = 0
     steps: set[float] = field(default_factory=set)
@@ -95,6 +100,7 @@ def judge(events: Sequence[Event]) -> list[Violation]:
     instances: dict[str, Instance] = {}
     wrong: list[Violation] = []
     kills, dead = 0, set[str]()
+    lost_servers = set[str]()
     are_sessions = {event.party for event in events if event.kind is Kind.OPENED and event.detail}
     for at, event in enumerate(events):
         if event.kind is Kind.KILLED:
@@ -104,8 +110,14 @@ def judge(events: Sequence[Event]) -> list[Violation]:
                 each.lose_daemon()
             for upstream in instances.values():
                 upstream.lose_daemon()
+        elif event.kind is Kind.HOME_KILLED:
+            dead.add(event.party.removeprefix(f"{DAEMON} "))
+            lost_servers.update(event.detail.split())
+            for upstream in instances.values():
+                if upstream.name.partition(" of ")[2] in dead:
+                    upstream.lose_daemon()
         elif event.party in are_sessions:
-            session = sessions.setdefault(event.party, Session(event.party, kills))
+            session = sessions.setdefault(event.party, Session(event.party, kills, lost_servers))
             wrong += (Violation(rule, event.party, text, at) for rule, text in session.take(event))
         else:
             instance = instances.setdefault(event.party, Instance(event.party))
@@ -141,7 +153,7 @@ Found = Iterator[tuple[Rule, str]]
 class Session:
     """What one session has sent and got so far."""
 
-    def __init__(self, name: str, kills: int = 0) -> None:
+    def __init__(self, name: str, kills: int = 0, lost_servers: Set[str] = frozenset()) -> None:
         self.name = name
         self.client = ""
         self.askable = frozenset[str]()
@@ -151,6 +163,8 @@ class Session:
         self.errors: dict[Nonce, tuple[Operation, Json, int]] = {}
         self._shows_apps = False
         self._has_left_in_order = False
+        self._is_lost = False
+        self._lost_servers = lost_servers  # those that ran for all in a process that is dead
         self._part = b""
         self._streams = Streams()
         self._kills = kills
@@ -166,10 +180,19 @@ class Session:
     def facts(self) -> SessionFacts:
         """Return what the judgement of an upstream needs to know."""
         cancelled = {each.operation.nonce for each in self.requests.values() if each.is_cancelled}
-        left = {each.operation.nonce for each in self.requests.values() if self.is_closed and each.is_open}
+        left = {each.operation.nonce for each in self.requests.values() if self.is_closed and self._is_left(each)}
+        refused = {each.operation.nonce for each in self.requests.values() if each.is_refused}
         return SessionFacts(
-            self.client, self.askable, self.is_closed, frozenset(cancelled), frozenset(left - cancelled)
+            self.client,
+            self.askable,
+            self.is_closed,
+            frozenset(cancelled),
+            frozenset(left - cancelled),
+            frozenset(refused),
         )
+
+    def _is_left(self, request: _Request) -> bool:
+        return request.is_open or (self._is_lost and request.is_interrupted)
 
     def take(self, event: Event) -> Found:
         """Judge one event."""
@@ -181,6 +204,12 @@ class Session:
                 self._has_left_in_order = event.detail == INPUT_ENDED
                 if self._part and event.detail != ABRUPTLY:
                     yield Rule.HALF_LINE, _shown(self._part)
+            case Kind.LOST:
+                self._is_lost = True
+            case Kind.CUT:
+                self.requests[event.detail].is_cut = True
+            case Kind.REFUSED:
+                self.requests[event.detail].is_refused = True
             case Kind.SENT:
                 self._send(parse(event.line), event.operation)
             case Kind.GOT if event.detail == PART:
@@ -200,18 +229,21 @@ class Session:
         for task, line in [*self._early]:
             if not self.is_closed or task.get("taskId") in self._tasks:
                 yield from self._judge_task(task, line)
+        has_lost_streams = any(each.is_cut for each in self.requests.values())  # those of other requests may be on it
         for request in self.requests.values():
             shown = f"{request.operation.name} {request.operation.nonce}"
             if request.is_open and not request.is_cancelled and self._must_answer(request):
                 yield Rule.UNANSWERED, shown
             if not request.answers or request.is_interrupted:
                 continue
-            if request.logs < request.operation.logs:
+            if request.logs < request.operation.logs and not has_lost_streams:
                 yield Rule.LOST_LOG, f"{shown}: {request.logs} of {request.operation.logs} log lines came"
             if len(request.steps) < request.operation.steps:
                 yield Rule.LOST_PROGRESS, f"{shown}: {len(request.steps)} of {request.operation.steps} steps came"
 
     def _must_answer(self, request: _Request) -> bool:
+        if request.is_cut or request.is_refused:
+            return False
         if self.is_closed:
             return self._has_left_in_order and not request.operation.may_be_left
         return True
@@ -277,7 +309,9 @@ class Session:
         if id in self._questions:
             yield Rule.QUESTION_ID, f"{id}: {_shown(line)}"
         self._questions[id] = _Question(self._kills, self._served_after)
-        if not any(request.is_open for request in self._requests_of(line)):
+        requests = self._requests_of(line)
+        may_be_late = not streams_keep_order and any(each.is_interrupted for each in requests)  # on another stream
+        if not may_be_late and not any(each.is_open for each in requests):
             yield Rule.QUESTION_WITHOUT_CALL, f"{method}: {_shown(line)}"
 
     def _get_notification(self, method: str, params: Json, line: bytes) -> Found:
@@ -301,14 +335,14 @@ class Session:
 
     def _withdraw(self, question: _Question | None) -> bool:
         """Note that a question is withdrawn; tell whether it may be."""
-        if question is None:
-            return False
+        if question is None:  # it may have been lost with the stream of its call
+            return any(each.is_cut for each in self.requests.values())
         first, question.withdrawn_after = question.withdrawn_after, self._kills
         if first is not None:
             question.withdrawn_after = first
             return self._served_after < first  # by a daemon that died before it served anything
-        # an answer that a dead daemon has not taken is not known to the next one
-        return not question.is_answered or self._kills > question.served_after
+        # an answer that a dead daemon, or a dead home of the server, has not taken is not known to the next one
+        return not question.is_answered or self._kills > question.served_after or bool(self._lost_servers)
 
     def _be_served(self, request: _Request) -> Found:
         """Note an answer by a daemon that began after the kills before the request."""
@@ -347,8 +381,12 @@ class Session:
             yield Rule.ANSWER, f"more than one to {operation.nonce}: {_shown(line)}"
         if is_interrupted(message):
             request.is_interrupted = True
-            if request.method in _REPEATABLE or self._kills <= request.served_after:
+            if not self._may_be_interrupted(request):
                 yield Rule.INTERRUPTED, f"{operation.name}: {_shown(line)}"
+            return
+        if is_unserved(message) and self._is_of_lost_server(request):
+            request.is_interrupted = True
+            request.is_refused = request.method == "tools/call"  # what only reads may have reached it
             return
         yield from self._be_served(request)
         is_stale = operation.about is not None and self._is_of_dead_daemon(operation.about)
@@ -369,9 +407,17 @@ class Session:
         if "refused" in line.decode() and operation.name == "ask" and not operation.may_be_refused:
             yield Rule.REFUSED, _shown(line)
         yield from self._judge_origin(request, message["result"], line)
-        if request.method == "resources/unsubscribe":
+        if request.method == "resources/unsubscribe" and streams_keep_order:
             self._uris.discard(request.params["uri"])
         yield from self._judge_tasks_in(request, message["result"], line)
+
+    def _may_be_interrupted(self, request: _Request) -> bool:
+        if self._is_lost or self._is_of_lost_server(request):
+            return True
+        return request.method not in _REPEATABLE and self._kills > request.served_after
+
+    def _is_of_lost_server(self, request: _Request) -> bool:
+        return any(_is_about(request.params, each) for each in self._lost_servers)
 
     def _judge_origin(self, request: _Request, result: Json, line: bytes) -> Found:
         wanted = request.operation.origins
@@ -432,6 +478,12 @@ def _judge_twins(sessions: Iterable[Session]) -> Iterator[Violation]:
             texts = [json.dumps(error).replace(operation.subject, "?"), json.dumps(twin).replace(other.subject, "?")]
             if texts[0] != texts[1]:
                 yield Violation(Rule.TELLTALE, session.name, " and ".join(texts))
+
+
+def _is_about(params: Json, server: str) -> bool:
+    """Tell whether a request is for this server, by what it names."""
+    text = json.dumps(params)
+    return any(each in text for each in (f'"group": "{server}"', f'"greet_{server}"', f'"{server}:', f'"{server}__'))
 
 
 def _key(id: Json) -> str:

@@ -10,15 +10,18 @@ from collections.abc import Callable
 from tests.history.harness import Host, Line
 from tests.history.patience import patience
 from tests.history.record import (
+    INTERRUPTED,
     NOWHERE,
     PART,
     Came,
     Expect,
     History,
     Json,
+    Kind,
     Nonce,
     Operation,
     is_interrupted,
+    is_unserved,
     nonces_in,
     parse,
 )
@@ -47,7 +50,7 @@ class Client:
         self.late: set[Nonce] = set()
         self.held: dict[Nonce, tuple[dict[str, Json], bytes]] = {}
         self._history = history
-        self._line: Line
+        self.line: Line
         self._next = 0
         self._patience_s = patience_s
         self._answers: dict[int, asyncio.Future[dict[str, Json]]] = {}
@@ -55,7 +58,7 @@ class Client:
     async def open(self, host: Host) -> None:
         """Connect and shake hands."""
         self._history.open(self.name, self.client, is_session=True)
-        self._line = await host.open(self._take)
+        self.line = await host.open(self._take)
         about = {"protocolVersion": "2025-11-25", "clientInfo": {"name": self.client, "version": "1"}}
         capabilities = {**CAPABILITIES, **(_APPS if self.shows_apps else {})}
         await self.request(
@@ -66,11 +69,11 @@ class Client:
     async def close(self, how: str = "") -> list[weakref.ref[object]]:
         """End the session, whatever is in flight; the history gets `how`."""
         self.is_closed = True
-        references = await self._line.close()
+        references = await self.line.close()
         self._history.close(self.name, how)
         for answer in self._answers.values():
             answer.cancel()
-        del self._line
+        del self.line
         return references
 
     def operation(self, name: str, expect: Expect = Expect.NONCE, **facts: Json) -> Operation:
@@ -96,9 +99,16 @@ class Client:
         """Wait for the answer to a request. Raises RequestInterrupted."""
         async with patience(self._patience_s):
             message = await answer
-        if is_interrupted(message):
+        if is_interrupted(message) or is_unserved(message):
             raise RequestInterrupted
         return message
+
+    def lose_answer(self, number: int, kind: Kind) -> None:
+        """Take it that no answer comes to a request, which is `CUT` or `REFUSED`."""
+        self._history.fail(self.name, kind, number)
+        answer = self._answers.get(number)
+        if answer is not None and not answer.done():
+            answer.set_result({"error": {"message": INTERRUPTED}})
 
     def answer_held(self, nonce: Nonce) -> None:
         """Answer a question that was held back, whether or not anybody still waits for it."""
@@ -129,7 +139,7 @@ class Client:
     def _write(self, message: Json, operation: Operation | None = None) -> None:
         line = json.dumps({"jsonrpc": "2.0", **message}).encode()
         self._history.send(self.name, line, operation)
-        self._line.send(line)
+        self.line.send(line)
 
     def _take(self, line: bytes, came: Came = NOWHERE) -> None:
         self._history.get(self.name, line.rstrip(b"\n"), "" if line.endswith(b"\n") else PART, came)

@@ -29,6 +29,10 @@ class ModernHttpSessions:
         self._lines.add(line)
         return line
 
+    def make_http(self) -> HttpClient:
+        """Return the connections of the next client."""
+        return HttpClient(self.url)
+
     async def close(self) -> None:
         """Close the clients that have not closed, as those do whose run has failed."""
         for line in [*self._lines]:
@@ -48,7 +52,7 @@ class _ModernHttpLine:
 
     def __init__(self, host: ModernHttpSessions, take: Send) -> None:
         self._host = host
-        self._http = HttpClient(host.url)
+        self._http = host.make_http()
         self._talk = ModernTalk(self, take, host.fail)
         self._posts: dict[str, asyncio.Task[None]] = {}
         self._is_closing = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -15,8 +15,11 @@ Json = Any  # whatever JSON a peer wrote
 NONCE = re.compile(rb"nonce-(\w+)-(\d+)-")
 # The mark of the server that wrote something.
 ORIGIN = re.compile(rb"origin-(\w+)-")
-# What the error says that answers a request which was in flight when the daemon died.
+# What the error says that answers a request which was in flight when the daemon died; and when the process died that
+# had its session, or its server.
 INTERRUPTED = "may have run, and was not sent again"
+_INTERRUPTED = (INTERRUPTED, "; the call may have run", "may have run; it was not sent again")
+_UNSERVED = "the process that runs this server"
 RESULT_URI = re.compile(r"dynamic-mcp://results/[0-9a-f]+")
 
 
@@ -28,6 +31,10 @@ class Kind(StrEnum):
     GOT = "got"  # by the party, from the proxy
     CLOSED = "closed"
     KILLED = "killed"  # the daemon that serves all sessions
+    HOME_KILLED = "home killed"  # one of several processes, with the servers that ran in it
+    LOST = "lost"  # the session, with the one of several processes that had it
+    CUT = "cut"  # the connection of a request, with the process at its other end
+    REFUSED = "refused"  # a request of a session that is lost, before it has run
 
 
 class Nonce(NamedTuple):
@@ -98,8 +105,8 @@ ABRUPTLY = "abruptly"
 class Event:
     """One line, or the begin or end of a party.
 
-    `detail` is the client's name where a session opened, how it left where one closed, and `PART` where a line has no
-    end.
+    `detail` is the client's name where a session opened, how it left where one closed, `PART` where a line has no
+    end, the servers of a home that is killed, and the id of a request that is cut or refused.
     """
 
     party: str
@@ -143,6 +150,18 @@ class History:
         """Note that the daemon of all sessions is killed; it must be dead before anything else is noted."""
         self.kills += 1
         self._add(Event(party, Kind.KILLED))
+
+    def kill_home(self, pid: int, servers: Iterable[str]) -> None:
+        """Note that a process is dead in which these servers ran; other processes go on."""
+        self._add(Event(f"{DAEMON} {pid}", Kind.HOME_KILLED, detail=" ".join(servers)))
+
+    def lose(self, party: str) -> None:
+        """Note that the process is dead that had a session."""
+        self._add(Event(party, Kind.LOST))
+
+    def fail(self, party: str, kind: Kind, id: Json) -> None:
+        """Note that a request is `CUT` or `REFUSED`."""
+        self._add(Event(party, kind, detail=json.dumps(id)))
 
     def send(self, party: str, line: bytes, operation: Operation | None = None) -> None:
         """Note a line that a party writes to the proxy."""
@@ -195,10 +214,16 @@ def uris_in(data: Json) -> Iterator[str]:
                 yield from uris_in(each)
 
 
-def is_interrupted(message: dict[str, Json]) -> bool:
-    """Tell whether an answer says that the request may have run, because the daemon died."""
+def is_unserved(message: dict[str, Json]) -> bool:
+    """Tell whether an answer says that the process is dead that ran the server, which has not got the request."""
     is_error = "error" in message or message.get("result", {}).get("isError") is True
-    return is_error and INTERRUPTED in json.dumps(message)
+    return is_error and _UNSERVED in json.dumps(message) and not is_interrupted(message)
+
+
+def is_interrupted(message: dict[str, Json]) -> bool:
+    """Tell whether an answer says that the request may have run, because a process died."""
+    is_error = "error" in message or message.get("result", {}).get("isError") is True
+    return is_error and any(each in json.dumps(message) for each in _INTERRUPTED)
 
 
 def parse(line: bytes) -> dict[str, Json]:

@@ -349,3 +349,34 @@ def test_what_is_shown_has_the_seed_the_breaches_and_the_lines_of_those_concerne
     assert "ANSWER 1 times" in text
     assert text.count(" one ") > 5
     assert " two " not in text
+
+
+def _lost(*kinds: Kind) -> Story:
+    """Return a story of a request at its server, whose session is lost, and of which these things are noted."""
+    story = Story().asks(ONE)
+    story.events.append(Event("one", Kind.LOST))
+    story.events += [Event("one", kind, detail="1") for kind in kinds]
+    return story.closes("up").closes("one", ABRUPTLY)
+
+
+def test_what_is_lost_with_one_of_several_processes_may_have_run_unless_it_was_refused() -> None:
+    assert _lost().rules == _lost(Kind.CUT).rules == []
+    assert _lost(Kind.REFUSED).rules == [Rule.RAN]
+    interrupted = Story().asks(ONE)
+    interrupted.events.append(Event("one", Kind.LOST))
+    assert interrupted.is_interrupted(ONE).rules == []
+    assert Story().asks(ONE).is_interrupted(ONE).rules == [Rule.INTERRUPTED]
+
+
+def test_only_a_request_to_a_server_that_is_lost_may_be_interrupted_for_others() -> None:
+    for server, rules in (("a", []), ("b", [Rule.INTERRUPTED])):
+        story = Story().asks(ONE, params={"arguments": {"group": "a"}})
+        story.events.append(Event("daemon 1", Kind.HOME_KILLED, detail=server))
+        assert story.is_interrupted(ONE).rules == rules
+
+
+def test_a_request_whose_connection_was_cut_needs_no_answer_though_its_session_goes_on() -> None:
+    story = Story().asks(ONE)
+    assert story.rules == [Rule.UNANSWERED]
+    story.events.append(Event("one", Kind.CUT, detail="1"))
+    assert story.rules == []

@@ -21,13 +21,14 @@ _ASKABLE = frozenset(("elicitation", "roots", "sampling"))
 
 @dataclass(frozen=True)
 class SessionFacts:
-    """A session at the end of a run: its client's name, what it can be asked, what it cancelled and left."""
+    """A session at the end of a run: its client's name, what it can be asked, and its requests without an answer."""
 
     client: str
     askable: frozenset[str]
     is_closed: bool
     cancelled: frozenset[Nonce]
     left: frozenset[Nonce]
+    refused: frozenset[Nonce] = frozenset()
 
 
 @dataclass
@@ -118,6 +119,8 @@ def judge_instances(instances: Iterable[Instance], sessions: Mapping[str, Sessio
                 yield Violation(Rule.GREETING, instance.name, text)
             if call.is_cancelled and call.nonce not in facts.cancelled | facts.left:
                 yield Violation(Rule.CANCELLED_WANTED, instance.name, str(call.nonce))
+            if call.nonce in facts.refused:
+                yield Violation(Rule.RAN, instance.name, str(call.nonce))
             if _is_left(call, instance, facts):
                 yield Violation(Rule.NOT_CANCELLED, instance.name, str(call.nonce))
         for uri, names in instance.subscriptions.items():

@@ -43,6 +43,7 @@ class Rule(StrEnum):
     REMEMBERED = "the proxy holds on to a session that has ended"
     HALF_LINE = "a session got what is not a whole message"
     INTERRUPTED = "a request was answered as interrupted that no death of a daemon can have interrupted"
+    RAN = "an upstream got a request that was refused"
     NOT_WITHDRAWN = "a question of a dead daemon was not withdrawn"
     OUTLIVES = "an upstream outlives its daemon"
     LEFT_OPEN = "the daemon holds more than before"

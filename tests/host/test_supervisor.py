@@ -22,26 +22,35 @@ from dynamic_mcp.system.worker import WorkerIdentity
 
 # Writes down what happens to it, as `NUMBER WHAT`, and ends as the first argument says.
 _WORKER = """
-import os, signal, sys, time
+import os, signal, sys, threading, time
 from dynamic_mcp.system.worker import of_process
 how, file = sys.argv[1:]
 worker = of_process(os.environ)
 def note(what):
     with open(file, "a") as lines:
         lines.write(f"{worker.number} {what}\\n")
+def beat():
+    while True:
+        worker.say_alive()
+        time.sleep(0.02)
 def end(*_):
     note("ended")
     sys.exit(0)
 signal.signal(signal.SIGTERM, signal.SIG_IGN if how == "stays" else end)
 note("started")
+if how == "waits" and worker.number:
+    time.sleep(60)
 if how == "hesitates":
     time.sleep(0.5)
 signal.signal(signal.SIGHUP, lambda *_: note("reloaded"))
 if how == "fails":
     sys.exit(3)
-worker.say_ready()
+worker.say_alive()
+if how == "hangs" and worker.number:
+    time.sleep(60)
 if how == "dies" and worker.number:
     sys.exit(1)
+threading.Thread(target=beat, daemon=True).start()
 while sys.stdin.read():
     pass
 note("is alone")
@@ -62,10 +71,10 @@ class Service:
             while not condition(self.lines()):  # noqa: ASYNC110 - a file raises no event
                 await asyncio.sleep(0.02)
 
-    def run(self, how: str) -> asyncio.Task[int]:
+    def run(self, how: str, **options: float) -> asyncio.Task[int]:
         worker = WorkerIdentity(0, 2, str(self._file.parent), "key")
         command = [sys.executable, "-c", _WORKER, how, str(self._file)]
-        supervisor = Supervisor(worker, command, os.environ, finish_within_s=-9.5, first_pause_s=0.01)
+        supervisor = Supervisor(worker, command, os.environ, finish_within_s=-9.5, first_pause_s=0.01, **options)
         return asyncio.create_task(supervisor.run())
 
 
@@ -89,6 +98,18 @@ async def test_a_worker_that_ends_is_started_again_and_no_other(service: Service
     await service.until(lambda lines: lines.count("1 started") >= 3)
     os.kill(os.getpid(), signal.SIGTERM)
     assert await running == 0
+    assert service.lines().count("0 started") == 1
+
+
+@pytest.mark.parametrize(("how", "words"), [("hangs", "worker 1 hangs"), ("waits", "worker 1 does not serve after")])
+async def test_a_worker_that_hangs_is_killed_and_started_again(
+    service: Service, caplog: pytest.LogCaptureFixture, how: str, words: str
+) -> None:
+    running = service.run(how, look_every_s=0.1)
+    await service.until(lambda lines: lines.count("1 started") >= 2)
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert await running == 0
+    assert words in caplog.text
     assert service.lines().count("0 started") == 1
 
 

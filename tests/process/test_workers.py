@@ -323,3 +323,12 @@ async def _measured(web: httpx2.AsyncClient, port: int) -> set[str]:
 async def _echoes(client: McpClient, group: str, text: str) -> str:
     answer = await client.call(group, "echo", {"text": text})
     return text_of(answer["result"]) if "result" in answer else ""
+
+
+async def test_limits_count_the_calls_of_all_workers(tmp_path: Path) -> None:
+    limited = {"up": {**full(), "limits": [{"rate": "3/d", "burst": 3}]}}
+    async with serving(tmp_path, servers=limited) as (_, clients):
+        both = [await clients.at("w0"), await clients.at("w1")]
+        said = [await each.call("up", "echo", {"text": str(n)}) for n in range(2) for each in both]
+        assert [bool(each["result"].get("isError")) for each in said] == [False, False, False, True]
+        assert "called too often" in text_of(said[-1]["result"])

@@ -7,6 +7,7 @@ import pytest
 from dynamic_mcp.client import Client
 from dynamic_mcp.proxy import subscriptions
 from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.proxy.request import ReplicaStatus, TaskSigner
 from tests.fakes import FullUpstream, Json, Opener, config_of, group_config, settled
 from tests.modern_client import PREFIX, ModernClient, modern_client_of
 
@@ -16,8 +17,15 @@ NEW_TOOL = {"name": "new", "inputSchema": {"type": "object"}}
 TOOLS_CHANGED = "notifications/tools/list_changed"
 
 
-class UnsignedIds:
-    """The ids of tasks as they are."""
+class OtherReplicas:
+    """Replicas that leave the ids of tasks as they are."""
+
+    @property
+    def task_ids(self) -> TaskSigner:
+        return self
+
+    def describe(self) -> ReplicaStatus:
+        raise NotImplementedError
 
     def sign(self, id: str, client: Client) -> str:
         return id
@@ -183,7 +191,7 @@ def proxy(monkeypatch: pytest.MonkeyPatch) -> Proxy:
     """One of several replicas, with a server."""
     monkeypatch.setattr(subscriptions, "REPLICAS_SETTLE_S", 0.1)
     proxy = Proxy(config_of(group_config("a")), opener=Opener(a=[FullUpstream()]))
-    proxy.join_replicas(UnsignedIds())
+    proxy.join_replicas(OtherReplicas())
     return proxy
 
 

@@ -11,7 +11,7 @@ from dynamic_mcp.face.http.arrival import Arrival
 from dynamic_mcp.face.http.exchange import BodyReceiver, RequestHead, Response
 from dynamic_mcp.face.http.responses import Headers
 from dynamic_mcp.identity import Authentication
-from dynamic_mcp.proxy.request import TaskSigner
+from dynamic_mcp.proxy.request import Replicas
 
 # Other replicas send requests below this path.
 PEER_PATH = b"/cluster"
@@ -28,25 +28,8 @@ class PeerRequest(Struct, frozen=True):
     authentication: PeerAuthentication
 
 
-class ReplicaStatus(Struct, frozen=True):
-    """What a replica says of the others: its own name, those it knows, and how many addresses do not answer.
-
-    `forwarded` is how many requests it has passed on.
-    """
-
-    name: str
-    replicas: tuple[str, ...]
-    unreachable: int
-    forwarded: int
-
-
-class ReplicaSet(Protocol):
-    """The replicas of a service, of which this process is one."""
-
-    @property
-    def task_ids(self) -> TaskSigner:
-        """Signs the ids of tasks that modern clients are given."""
-        ...
+class ReplicaSet(Replicas, Protocol):
+    """The replicas as the HTTP face uses them."""
 
     def make_session_id(self, arrival: Arrival, *, is_old: bool) -> str:
         """Return the id of a new session of this replica; `is_old` is one of the transport of 2024-11-05."""
@@ -71,8 +54,6 @@ class ReplicaSet(Protocol):
     def receive(self, head: RequestHead) -> PeerRequest | Response:
         """Read a request below `PEER_PATH`, or return the answer to it: to a question of a peer, or a refusal."""
         ...
-
-    def describe(self) -> ReplicaStatus: ...
 
     def tick(self, is_valid: Callable[[Authentication], bool]) -> None:
         """End streams whose client's credential is no longer valid, and requests to a replica that hangs."""

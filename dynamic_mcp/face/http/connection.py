@@ -167,7 +167,8 @@ class HttpConnection(asyncio.Protocol):
 
     def close_when_idle(self) -> None:
         """Close if no request is in progress; otherwise its answer is the last one."""
-        if self._state is _IDLE and not self._buffer:
+        is_new = not self._sent and self._connections.may_begin
+        if self._state is _IDLE and not self._buffer and not is_new:
             self._close()
 
     def abort(self) -> None:

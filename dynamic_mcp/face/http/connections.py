@@ -36,6 +36,7 @@ class Connections:
         self.admission = ConnectionLimiter(clock)
         self.is_closing = False
         self.are_retiring = False  # each closes after its next answer
+        self.may_begin = False  # those without a request so far stay open for one when the server closes
         self.now = clock()
         self.date = heads.date_line(wall_clock())
         self._wall_clock = wall_clock
@@ -67,6 +68,10 @@ class Connections:
         self.date = heads.date_line(self._wall_clock())
         for connection in tuple(self._members):
             connection.check(self.now)
+
+    def retire(self) -> None:
+        """Close each connection after its next answer."""
+        self.are_retiring = self.may_begin = True
 
     def close_idle(self) -> None:
         """Close idle connections now, and the others after their answers."""

@@ -60,6 +60,7 @@ log = logging.getLogger(__name__)
 # No connection of a stream lasts longer than this.
 _STREAM_FOR_S = 600.0
 _MAX_INITIALIZE_BYTES = 1 << 20
+_WARN_EVERY_S = 60.0
 # At the limit of sessions, one that was not used for this long is ended to make room for a new one.
 _ABANDONED_AFTER_S = 300.0
 
@@ -122,6 +123,7 @@ class HttpFace:
         self._paths = Paths(options.path, options.root_path, options.profile)
         self._cards = _make_cards(options)
         self._sessions: dict[bytes, HttpSession] = {}
+        self._warned_at = float("-inf")  # of the limit of sessions
         self._shares = Shares()
         self._pages = TaskSet(log)
         self._budget = ReplayBudget()
@@ -247,8 +249,7 @@ class HttpFace:
         load: status.Load | None = None
         if self._authenticator.is_open:
             load = status.Load(len(self._sessions), modern.clients, modern.in_flight)
-        replicas = None if self.cluster is None or load is None else self.cluster.describe()
-        return status.ready(self._proxy, load, replicas, is_draining=self.is_draining)
+        return status.ready(self._proxy, load, is_draining=self.is_draining)
 
     def _serve(self, arrival: Arrival) -> BodyReceiver | Response:
         head, route = arrival.head, arrival.route
@@ -455,9 +456,20 @@ class HttpFace:
         ending = shares.choose_to_end(sessions, authentication, most, unused_since=abandoned)
         if ending is None:
             why = "your limit of sessions is reached" if is_used_up else f"the limit of {most} sessions is reached"
+            self._warn_of_limit(authentication.principal.subject if is_used_up else "", most)
             return refusal(503, why, RETRY_AFTER)
         self.end(ending)
         return None
+
+    def _warn_of_limit(self, subject: str, most: int) -> None:
+        now = self._now()
+        if now - self._warned_at < _WARN_EVERY_S:
+            return
+        self._warned_at = now
+        if subject:
+            log.warning("`%s` has half of the %d sessions that there may be; refusing more for now", subject, most)
+        else:
+            log.warning("the limit of %d sessions is reached; refusing more for now", most)
 
     def end(self, session: HttpSession) -> None:
         if self._sessions.pop(session.id.encode(), None) is not None:

@@ -31,6 +31,8 @@ _BACKLOG = 2048
 _HANDSHAKE_WITHIN_S = 10.0
 # The turns of the loop after which a connection that was accepted is one of ours, to be closed.
 _TURNS_TO_CONNECT = 3
+# How long connections that waited to be accepted may take to be ours, which with TLS needs their clients.
+_CONNECT_WITHIN_S = 1.0
 # How long aborted connections may take to close.
 _ABORT_WITHIN_S = 1.0
 
@@ -52,6 +54,7 @@ class HttpServer:
         self._shares_port = shares_port
         self._connections = Connections(handler, clock=clock, wall_clock=wall_clock)
         self._servers: list[asyncio.Server] = []
+        self._tls: dict[asyncio.Server, ssl.SSLContext | None] = {}
         self._unix_sockets: list[_UnixSocket] = []
 
     def __repr__(self) -> str:
@@ -81,7 +84,7 @@ class HttpServer:
         addresses = tuple(TcpAddress(*each.getsockname()[:2]) for each in sockets)
         try:
             while sockets:
-                self._servers.append(await loop.create_server(self._accept, sock=sockets[-1], **_options(tls)))
+                self._add(await loop.create_server(self._accept, sock=sockets[-1], **_options(tls)), tls)
                 sockets.pop()
         finally:
             for each in sockets:
@@ -92,25 +95,33 @@ class HttpServer:
         bound = _UnixSocket(path, mode)
         loop = asyncio.get_running_loop()
         try:
-            self._servers.append(await loop.create_unix_server(self._accept, sock=bound.socket, **_options(tls)))
+            self._add(await loop.create_unix_server(self._accept, sock=bound.socket, **_options(tls)), tls)
         except BaseException:
             bound.socket.close()
             bound.remove()
             raise
         self._unix_sockets.append(bound)
 
+    def _add(self, server: asyncio.Server, tls: ssl.SSLContext | None) -> None:
+        self._servers.append(server)
+        self._tls[server] = tls
+
     def _accept(self) -> HttpConnection:
         return HttpConnection(self._connections)
 
     def retire(self) -> None:
-        """End each connection after its next answer, and go on listening: no request is lost on a closed one."""
-        self._connections.are_retiring = True
+        """End each connection after its next answer, and go on listening: no request is lost on a closed one.
+
+        One that has had no request yet stays open for one when the server closes.
+        """
+        self._connections.retire()
 
     def close(self) -> None:
         """Stop listening, close idle connections, and end each of the others after its answer."""
         for server in self._servers:
             server.close()
         self._servers.clear()
+        self._tls.clear()
         for each in self._unix_sockets:
             each.remove()
         self._unix_sockets.clear()
@@ -126,14 +137,36 @@ class HttpServer:
             await self.abort()
 
     async def stop_accepting(self) -> None:
-        """Accept no more, and let what was accepted become connections: asyncio loses it if it closes at once."""
+        """Stop listening, and serve all who have connected until then.
+
+        asyncio loses what it has just accepted if it closes at once, and the system resets what was not accepted.
+        """
         loop = asyncio.get_running_loop()
-        with contextlib.suppress(NotImplementedError):  # the loop of Windows has no readers
-            for server in self._servers:
+        servers = [*self._servers]
+        try:
+            for server in servers:
                 for listening in server.sockets:
                     loop.remove_reader(listening)
+        except NotImplementedError:  # the loop of Windows has no readers
+            servers.clear()
         for _ in range(_TURNS_TO_CONNECT):
             await asyncio.sleep(0)
+        connecting = []
+        for server in servers:
+            waiting = [each for listening in server.sockets for each in _accept_all(listening)]
+            server.close()
+            connecting += [loop.create_task(self._connect(each, self._tls[server])) for each in waiting]
+        if connecting:
+            await asyncio.wait(connecting, timeout=_CONNECT_WITHIN_S)
+
+    async def _connect(self, accepted: socket.socket, tls: ssl.SSLContext | None) -> None:
+        """Serve a connection that was accepted without the loop."""
+        connect = asyncio.get_running_loop().connect_accepted_socket
+        with contextlib.suppress(OSError):
+            if tls is None:
+                await connect(self._accept, accepted)
+            else:
+                await connect(self._accept, accepted, ssl=tls, ssl_handshake_timeout=_CONNECT_WITHIN_S)
 
     async def abort(self) -> None:
         self.close()
@@ -157,6 +190,17 @@ def _options(tls: ssl.SSLContext | None) -> _Options:
     if tls is None:
         return {"backlog": _BACKLOG}
     return {"backlog": _BACKLOG, "ssl": tls, "ssl_handshake_timeout": _HANDSHAKE_WITHIN_S}
+
+
+def _accept_all(listening: socket.socket) -> list[socket.socket]:
+    """Accept the connections that wait for it."""
+    accepted: list[socket.socket] = []
+    with listening.dup() as own:
+        own.settimeout(0)
+        with contextlib.suppress(OSError):  # there is none left, or no descriptor for it
+            while True:
+                accepted.append(own.accept()[0])
+    return accepted
 
 
 # --- sockets ---------------------------------------------------------------------------------------------

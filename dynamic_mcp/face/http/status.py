@@ -8,7 +8,6 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from dynamic_mcp import __version__
-from dynamic_mcp.face.http.cluster import ReplicaStatus
 from dynamic_mcp.face.http.exchange import Response
 from dynamic_mcp.face.http.responses import JSON, refusal
 from dynamic_mcp.mcp import wire
@@ -32,7 +31,7 @@ class Load(Struct, frozen=True):
     modern_requests: int
 
 
-def ready(proxy: Proxy, load: Load | None, replicas: ReplicaStatus | None, *, is_draining: bool) -> Response:
+def ready(proxy: Proxy, load: Load | None, *, is_draining: bool) -> Response:
     """Return status 200, or 503 once the server is stopping, and the load and the other replicas, if they are given.
 
     This needs no authentication, so it names no group, and has no load if clients must authenticate.
@@ -41,8 +40,8 @@ def ready(proxy: Proxy, load: Load | None, replicas: ReplicaStatus | None, *, is
     if load is not None:
         states = Counter(group.state.name.lower() for group in proxy.groups)
         body |= {"version": __version__, "groups": dict(sorted(states.items())), **asdict(load)}
-    if replicas is not None:
-        body["cluster"] = asdict(replicas)
+        if proxy.replicas is not None:
+            body["cluster"] = asdict(proxy.replicas.describe())
     store = proxy.shared_store
     if store is not None:
         state = store.describe()

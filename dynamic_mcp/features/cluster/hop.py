@@ -18,12 +18,15 @@ from dynamic_mcp.face.http.cluster import PEER_PATH, PeerAuthentication, PeerReq
 from dynamic_mcp.face.http.exchange import HeadNotes, RequestHead
 from dynamic_mcp.features.cluster.keys import KeyRing, encode
 from dynamic_mcp.identity import Authentication
+from dynamic_mcp.system.bounded import BoundedDict
 from dynamic_mcp.system.decoding import decode_as
 
 FIELD = b"x-dynamic-mcp-hop"
 # How long a request may take to its owner, and how far the clocks of two replicas may differ.
 _VALID_FOR_S, _CLOCKS_DIFFER_S = 30.0, 120.0
 _MAX_BYTES = 48 << 10
+# Heads that were read are kept for the next connection that they come over: so many, of fields so long.
+_MOST_KEPT, _LONGEST_KEPT = 2048, 2048
 
 
 class HopRefused(Exception):
@@ -44,7 +47,10 @@ class Hop(Struct, frozen=True, omit_defaults=True):
 
 
 class _ReadHop(Struct, frozen=True):
-    """The result of reading a head, valid for the signer that has read it, until the hop is too old."""
+    """The result of reading a head, valid for the signer that has read it, until the hop is too old.
+
+    It is as good for a head with another length of the body, whose request has the same notes.
+    """
 
     signer: HopSigner
     hop: Hop
@@ -59,6 +65,7 @@ class HopSigner:
         self._name = name
         self._keys = KeyRing(keys, b"hops")
         self._clock = wall_clock
+        self._read: BoundedDict[bytes, _ReadHop] = BoundedDict(_MOST_KEPT)  # by the field
 
     def sign(
         self, head: RequestHead, owner: str, authentication: Authentication, *, address: str = "", port: int = 0
@@ -80,19 +87,30 @@ class HopSigner:
     def read(self, head: RequestHead) -> PeerRequest:
         """Return the request that a peer has passed on, as its client sent it. Raises HopRefused."""
         notes = head.notes
-        kept = notes.checked if notes is not None else None
-        if isinstance(kept, _ReadHop) and kept.signer is self and self._is_current(kept.hop):
+        checked = notes.checked if notes is not None else None
+        kept = checked if isinstance(checked, _ReadHop) and checked.signer is self else self._find_kept(head)
+        if kept is not None and self._is_current(kept.hop):
             if kept.head is head:
                 return kept.request
-            # they have the same notes, so they differ in the length of the body only
             hop, plain = kept.hop, replace(kept.request.head, headers=_headers_of_client(head))
             request = PeerRequest(plain, kept.request.authentication)
         else:
             hop = self._verify(head)
             request = _request_of(head, hop)
         if notes is not None:
-            notes.checked = _ReadHop(self, hop, head, request)
+            notes.checked = self._keep(_ReadHop(self, hop, head, request))
         return request
+
+    def _find_kept(self, head: RequestHead) -> _ReadHop | None:
+        """Return what was read from the same head over another connection."""
+        kept = self._read.get(head.headers.get(FIELD, b""))
+        return kept if kept is not None and _differ_in_length_alone(kept.head, head) else None
+
+    def _keep(self, read: _ReadHop) -> _ReadHop:
+        field = read.head.headers[FIELD]
+        if len(field) <= _LONGEST_KEPT:
+            self._read[field] = read
+        return read
 
     def _verify(self, head: RequestHead) -> Hop:
         field = head.headers.get(FIELD, b"")
@@ -128,6 +146,19 @@ def _request_of(head: RequestHead, hop: Hop) -> PeerRequest:
     found = hop.authentication
     return PeerRequest(
         plain, PeerAuthentication(found.principal, found.provider, found.roles, found.claims, found.scopes)
+    )
+
+
+def _differ_in_length_alone(one: RequestHead, other: RequestHead) -> bool:
+    """Return whether two heads are the same but for the length of the body, and where their connections end."""
+    mine, others = one.headers, other.headers
+    return (
+        one.target == other.target
+        and one.method == other.method
+        and one.repeated == other.repeated
+        and len(mine) == len(others)
+        and all(others.get(name) == value or name == b"content-length" for name, value in mine.items())
+        and (b"content-length" in mine) == (b"content-length" in others)
     )
 
 

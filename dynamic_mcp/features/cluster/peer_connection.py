@@ -49,6 +49,10 @@ class Endpoint(Struct, frozen=True):
 class AnswerReceiver(Protocol):
     """Takes the answer to one request. After `answer_ended` or `answer_lost` nothing follows."""
 
+    def request_sent(self) -> None:
+        """Called when the system has taken a request that was too long to be taken at once."""
+        ...
+
     def answer_begun(self, status: int, headers: list[tuple[bytes, bytes]]) -> None: ...
 
     def answer_continued(self, data: bytes) -> None: ...
@@ -76,6 +80,7 @@ class PeerConnection(asyncio.Protocol):
         self._head_bytes = 0  # of a head that has not ended, at least
         self._has_head = False
         self.is_paused = False
+        self.has_sent = True  # but for what is in the buffer of the system, and a little
 
     @property
     def is_open(self) -> bool:
@@ -131,6 +136,14 @@ class PeerConnection(asyncio.Protocol):
             if self._head_bytes > _MAX_HEAD_BYTES:
                 self._transport.abort()
 
+    def pause_writing(self) -> None:
+        self.has_sent = False
+
+    def resume_writing(self) -> None:
+        self.has_sent = True
+        if self._receiver is not None:
+            self._receiver.request_sent()
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._pool.remove(self)
         receiver, self._receiver = self._receiver, None
@@ -161,8 +174,9 @@ class PeerConnection(asyncio.Protocol):
         self.resume_reading()
         if parser.should_keep_alive():
             self._pool.put(self)
-        else:
+        else:  # the replica ends: it may be about to close the idle ones, and a request on these would be lost
             self._transport.close()
+            self._pool.close_idle()
         receiver.answer_ended()
 
 
@@ -227,6 +241,11 @@ class ConnectionPool:
             return
         connection.idle_since = asyncio.get_running_loop().time()
         self._idle[connection] = None
+
+    def close_idle(self) -> None:
+        for connection in [*self._idle]:
+            connection.abort()
+        self._idle.clear()
 
     def remove(self, connection: PeerConnection) -> None:
         self._open.discard(connection)

@@ -231,6 +231,9 @@ class _Introducing:
         self._status = 0
         self._body = b""
 
+    def request_sent(self) -> None:
+        pass
+
     def answer_begun(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         self._status = status
 

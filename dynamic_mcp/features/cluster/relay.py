@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from enum import Enum, auto
 from typing import Protocol
 
 from msgspec import Raw, Struct
 
 from dynamic_mcp.errors import INTERNAL_ERROR
+from dynamic_mcp.face.http import limits
 from dynamic_mcp.face.http.arrival import Arrival, Arrived
+from dynamic_mcp.face.http.body_budget import BodyBudget, BodyHold
 from dynamic_mcp.face.http.cluster import PEER_PATH
 from dynamic_mcp.face.http.exchange import RequestHead, Response
 from dynamic_mcp.face.http.forwarding import Forwarding
@@ -26,7 +29,7 @@ from dynamic_mcp.mcp import wire
 log = logging.getLogger("dynamic_mcp")
 
 # An answer whose length is known is passed on as a whole up to this length.
-_WHOLE_BYTES = 1 << 20
+_WHOLE_BYTES = 128 << 10
 # While the client has not read this much, the answer is not read on, and is looked after so often.
 _UNREAD_BYTES = 256 << 10
 _UNREAD_EVERY_S = 0.01
@@ -39,6 +42,7 @@ _OF_CONNECTION = frozenset(
 )
 _NOT_SENT = _OF_CONNECTION | {b"content-length", b"expect", FIELD}
 _NOT_ANSWERED = _OF_CONNECTION | {b"content-length", b"date"}
+_BUSY = "too much waits to be passed on to the replica of this session"
 _GONE = "session not found; start a new one with `initialize`"
 
 
@@ -67,10 +71,22 @@ class Passage(Struct):
         )
 
 
+class RelayEnd(Enum):
+    """How a request ended that was for another replica."""
+
+    ANSWERED = auto()
+    """By that replica, by us in its place, or not at all since the client has gone."""
+    LOST = auto()
+    """It was passed on, and its answer never came."""
+    TURNED_AWAY = auto()
+    """It was not passed on, since too much was waiting, or no connection was left."""
+
+
 class RelayOwner(Protocol):
     """This replica, which looks after the requests that are passed on."""
 
     peers: ReplicaFinder
+    bodies: BodyBudget
 
     def sign(self, arrival: Arrival, passage: Passage) -> bytes | None:
         """Return the field with which the head is signed; None if the passage has one that is new enough."""
@@ -80,7 +96,7 @@ class RelayOwner(Protocol):
         """Run `relay.search` in the background."""
         ...
 
-    def end(self, relay: Relay) -> None:
+    def end(self, relay: Relay, end: RelayEnd) -> None:
         """Called when a request has ended."""
         ...
 
@@ -96,6 +112,8 @@ class Relay(Arrived):
         "_has_ended",
         "_head",
         "_heard_at",
+        "_hold",
+        "_id",
         "_length",
         "_passage",
         "_read_at",
@@ -123,6 +141,8 @@ class Relay(Arrived):
         self._replica = replica
         self._cors = cors
         self._body = b""
+        self._id: Raw | None = None  # of a request whose body is no longer held
+        self._hold = BodyHold(replica.bodies, self)
         self._connection: PeerConnection | None = None
         self._has_ended = False
         self._head: Response | None = None
@@ -150,6 +170,9 @@ class Relay(Arrived):
     # --- BodyReceiver ----------------------------------------------------------------------------------
 
     def receive_body(self, body: bytes) -> None:
+        if not self._hold.grow(len(body)):
+            self._respond(refusal(503, _BUSY, RETRY_AFTER), RelayEnd.TURNED_AWAY)
+            return
         self._body = body
         pool = self._replica.peers.known(self.owner)
         connection = None if pool is None else pool.take(self._passage.connection)
@@ -176,7 +199,8 @@ class Relay(Arrived):
         try:
             connection = await pool.connect()
         except NoConnectionLeft as exc:
-            self._respond(refusal(503, f"no connection to the replica of this session: {exc}", RETRY_AFTER))
+            response = refusal(503, f"no connection to the replica of this session: {exc}", RETRY_AFTER)
+            self._respond(response, RelayEnd.TURNED_AWAY)
             return
         except OSError:
             self._replica.peers.forget(self.owner)
@@ -196,8 +220,17 @@ class Relay(Arrived):
         if field is not None:
             passage.lines = _lines_of(self.arrival.head, field)
         connection.send(b"%scontent-length: %d\r\n\r\n" % (passage.lines, len(self._body)), self._body, self)
+        if len(self._body) > limits.UNCOUNTED_BYTES and connection.has_sent:
+            self.request_sent()
 
     # --- AnswerReceiver --------------------------------------------------------------------------------
+
+    def request_sent(self) -> None:
+        """Hold a long body no longer."""
+        if self._body and not self._has_ended:
+            self._id = self._request_id()
+            self._body = b""
+            self._hold.release()
 
     def hear(self) -> None:
         """Record that the owner is alive."""
@@ -247,9 +280,9 @@ class Relay(Arrived):
         if self._has_ended:
             return
         if self._head is None or self._length is not None:
-            self._respond(self._lost())
+            self._respond(self._lost(), RelayEnd.LOST)
             return
-        self._finish()
+        self._finish(RelayEnd.LOST)
         if not self.is_stream:
             self.arrival.exchange.write(b"event: message\ndata: %s\n\n" % self._lost().body.rstrip(b"\n"))
         self.arrival.exchange.end()
@@ -265,6 +298,8 @@ class Relay(Arrived):
 
     def _request_id(self) -> Raw | None:
         """Return the id of the request in the body; None if there is none."""
+        if not self._body:
+            return self._id
         try:
             frame = parse_message(self._body)
         except wire.Malformed:
@@ -298,9 +333,9 @@ class Relay(Arrived):
             self._read_at = asyncio.get_running_loop().time()
             connection.resume_reading()
 
-    def _respond(self, response: Response) -> None:
+    def _respond(self, response: Response, end: RelayEnd = RelayEnd.ANSWERED) -> None:
         if not self._has_ended:
-            self._finish()
+            self._finish(end)
             self.arrival.exchange.respond(with_headers(response, self._cors))
 
     def _end(self) -> None:
@@ -310,9 +345,10 @@ class Relay(Arrived):
             if connection is not None:
                 connection.abort()
 
-    def _finish(self) -> None:
+    def _finish(self, end: RelayEnd = RelayEnd.ANSWERED) -> None:
         self._has_ended = True
-        self._replica.end(self)
+        self._hold.release()
+        self._replica.end(self, end)
 
 
 def _lines_of(head: RequestHead, field: bytes) -> bytes:

@@ -11,7 +11,8 @@ from urllib.parse import quote
 
 from dynamic_mcp import __version__
 from dynamic_mcp.face.http.arrival import Arrival
-from dynamic_mcp.face.http.cluster import PEER_PATH, PeerRequest, ReplicaStatus
+from dynamic_mcp.face.http.body_budget import BodyBudget
+from dynamic_mcp.face.http.cluster import PEER_PATH, PeerRequest
 from dynamic_mcp.face.http.exchange import BodyReceiver, RequestHead, Response
 from dynamic_mcp.face.http.responses import JSON, Headers, refusal
 from dynamic_mcp.features.cluster.config import Cluster as Settings
@@ -19,11 +20,12 @@ from dynamic_mcp.features.cluster.hop import FIELD, HopRefused, HopSigner
 from dynamic_mcp.features.cluster.modern import MaybeElsewhere, find_process, find_task
 from dynamic_mcp.features.cluster.peer_connection import UNIX, Endpoint
 from dynamic_mcp.features.cluster.peers import Introduction, ReplicaFinder
-from dynamic_mcp.features.cluster.relay import Passage, Relay
+from dynamic_mcp.features.cluster.relay import Passage, Relay, RelayEnd
 from dynamic_mcp.features.cluster.session_ids import SessionIds
 from dynamic_mcp.features.cluster.task_ids import TaskIds
 from dynamic_mcp.identity import LOCAL_USER, Authentication
 from dynamic_mcp.mcp import wire
+from dynamic_mcp.proxy.request import ReplicaStatus
 from dynamic_mcp.system.task_set import TaskSet
 
 log = logging.getLogger("dynamic_mcp")
@@ -67,7 +69,8 @@ class ClusterService:
         self.task_ids = TaskIds(settings.replica, settings.keys)
         self._signer = HopSigner(settings.replica, settings.keys, wall_clock)
         self.peers = ReplicaFinder(settings.peers, self._ask_name)
-        self._forwarded = 0
+        self.bodies = BodyBudget()  # that the other replicas have not taken yet
+        self._forwarded = self._lost = self._turned_away = self._refused = 0
         self._relays: set[Relay] = set()
         self._asked: set[str] = set()  # replicas that are being asked whether they are alive
         self._drained: asyncio.Event | None = None
@@ -134,6 +137,7 @@ class ClusterService:
         try:
             request = self._signer.read(head)
         except HopRefused as exc:
+            self._refused += 1
             self._warn(str(exc))
             return refusal(403, str(exc), ((FIELD, b"refused"),))
         if request.head.target == _INTRODUCTION:
@@ -143,7 +147,16 @@ class ClusterService:
 
     def describe(self) -> ReplicaStatus:
         peers = self.peers
-        return ReplicaStatus(self.settings.replica, tuple(peers.names), peers.unreachable, self._forwarded)
+        return ReplicaStatus(
+            self.settings.replica,
+            tuple(peers.names),
+            peers.unreachable,
+            self._forwarded,
+            in_flight=len(self._relays),
+            lost=self._lost,
+            turned_away=self._turned_away,
+            refused=self._refused,
+        )
 
     def tick(self, is_valid: Callable[[Authentication], bool]) -> None:
         for relay in [*self._relays]:
@@ -216,8 +229,10 @@ class ClusterService:
     def begin_search(self, relay: Relay) -> None:
         self._work.create(relay.search(), name="look for the replica of a session")
 
-    def end(self, relay: Relay) -> None:
+    def end(self, relay: Relay, end: RelayEnd) -> None:
         self._relays.discard(relay)
+        self._lost += end is RelayEnd.LOST
+        self._turned_away += end is RelayEnd.TURNED_AWAY
         if not self._relays and self._drained is not None:
             self._drained.set()
 

@@ -38,7 +38,8 @@ _OLDEST = (7, 0)
 # What a store sends, and `dynamic-mcp cluster check` besides.
 COMMANDS = (
     *("eval", "evalsha", "get", "mget", "set", "del", "getrange", "zadd", "zrem", "zcard", "zscore", "zrange"),
-    *("zrangebyscore", "zremrangebyscore", "pexpireat", "time", "ping", "select", "publish", "subscribe", "info"),
+    *("zrangebyscore", "zremrangebyscore", "pexpireat", "time", "ping", "select", "publish", "subscribe", "scan"),
+    "info",
 )
 ACL_RULES = (
     f"resetkeys ~dynamic-mcp:1:* resetchannels &dynamic-mcp:1:* -@all {' '.join(f'+{each}' for each in COMMANDS)}"

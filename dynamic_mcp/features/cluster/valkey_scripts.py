@@ -19,19 +19,23 @@ local function now()
 end
 """
 
-# KEYS: the epoch, the entry, the index, the number of changes. ARGV: the epoch, the most entries (0: not listed), the
-# name's hash, the channel, the message. Sorted sets keep numbers of 53 bits, enough for microseconds.
-_LISTED = (
-    _CHECK
-    + """
-local most = tonumber(ARGV[2])
-local function record_change()
+# The fourth key is the number of changes.
+_RECORD_CHANGE = """
+local function record_change(channel, message)
   local at = now()
   local last = tonumber(redis.call('GET', KEYS[4]) or '0')
   if at <= last then at = last + 1 end
   redis.call('SET', KEYS[4], string.format('%.0f', at), 'PX', 34560000000)
-  redis.call('PUBLISH', ARGV[4], ARGV[5])
+  redis.call('PUBLISH', channel, message)
 end
+"""
+# KEYS: the epoch, the entry, the index, the number of changes. ARGV: the epoch, the most entries (0: not listed), the
+# name's hash, the channel, the message. Sorted sets keep numbers of 53 bits, enough for microseconds.
+_LISTED = (
+    _CHECK
+    + _RECORD_CHANGE
+    + """
+local most = tonumber(ARGV[2])
 local function is_full()
   redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', now())
   return redis.call('ZCARD', KEYS[3]) >= most and not redis.call('ZSCORE', KEYS[3], ARGV[3])
@@ -40,7 +44,7 @@ local function remove()
   redis.call('DEL', KEYS[2])
   if most > 0 then
     redis.call('ZREM', KEYS[3], ARGV[3])
-    record_change()
+    record_change(ARGV[4], ARGV[5])
   end
 end
 """
@@ -74,6 +78,18 @@ if redis.call('GET', KEYS[2]) == ARGV[2] then redis.call('SET', KEYS[2], ARGV[3]
 return {'ok'}
 """
 )
+# KEYS: the epoch, the entry, the index, the number of changes. ARGV: the epoch, the head of the entry that is there,
+# another one for it, the name's hash, the channel, the message.
+RESEAL = _script(
+    _CHECK
+    + _RECORD_CHANGE
+    + """
+if redis.call('GETRANGE', KEYS[2], 0, 16) ~= ARGV[2] then return {'other'} end
+redis.call('SET', KEYS[2], ARGV[3], 'KEEPTTL')
+if redis.call('ZSCORE', KEYS[3], ARGV[4]) then record_change(ARGV[5], ARGV[6]) end
+return {'ok'}
+"""
+)
 # KEYS: the epoch, a key that is written. ARGV: the epoch.
 LOOK = _script(
     _CHECK
@@ -96,7 +112,7 @@ if most > 0 then
   redis.call('ZADD', KEYS[3], string.format('%.0f', now() + tonumber(ARGV[7]) * 1000), ARGV[3])
   local last = redis.call('ZRANGE', KEYS[3], -1, -1, 'WITHSCORES')
   redis.call('PEXPIREAT', KEYS[3], string.format('%.0f', tonumber(last[2]) / 1000 + 1000))
-  record_change()
+  record_change(ARGV[4], ARGV[5])
 end
 return {'ok'}
 """

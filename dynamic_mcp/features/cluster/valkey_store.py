@@ -10,7 +10,9 @@ import asyncio
 import hmac
 import secrets
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+
+from msgspec import Struct
 
 from dynamic_mcp.features.cluster.store_address import StoreAddress
 from dynamic_mcp.features.cluster.store_seal import HEAD_BYTES, SealError, StoreSeal
@@ -25,6 +27,7 @@ from dynamic_mcp.features.cluster.valkey_scripts import (
     LOOK,
     RELEASE,
     RENEW,
+    RESEAL,
     RESEAL_NAMES,
     WRITE,
     Script,
@@ -51,6 +54,14 @@ _MICROSECONDS = 1_000_000
 
 Arguments = list[bytes | str | int | float]
 MakeCommand = Callable[[], tuple[list[bytes], Arguments]]
+
+
+class Resealed(Struct, frozen=True):
+    """How many entries there were, how many are sealed with the newest key now, and how many cannot be opened."""
+
+    found: int
+    resealed: int
+    unreadable: int
 
 
 class ValkeyStore:
@@ -232,6 +243,53 @@ class ValkeyStore:
 
     async def close(self) -> None:
         await self._link.close()
+
+    # --- another key ----------------------------------------------------------------------------------------
+
+    async def reseal(self) -> Resealed:
+        """Seal with the newest key what others have sealed, so that those can be removed. Raises StoreUnavailable."""
+        found = resealed = unreadable = 0
+        async for key in self._scan_entries():
+            sealed = await self._link.run("GET", key)
+            if sealed is None:  # it has expired
+                continue
+            found += 1
+            if self._seal.is_newest(sealed):
+                continue
+            try:
+                content = self._seal.open(sealed, key)
+            except SealError:
+                unreadable += 1
+            else:
+                resealed += await self._reseal(key, sealed, content)
+        return Resealed(found, resealed, unreadable)
+
+    async def _scan_entries(self) -> AsyncIterator[bytes]:
+        """Yield the keys of all entries, some perhaps twice."""
+        cursor: bytes | int = 0
+        while True:
+            match await self._link.run("SCAN", cursor, "MATCH", PREFIX + b"e:*", "COUNT", 500):
+                case [bytes() as cursor, list() as keys]:
+                    for each in keys:
+                        yield each
+                case _:
+                    raise _nonsense()
+            if cursor == b"0":
+                return
+
+    async def _reseal(self, key: bytes, sealed: bytes, content: bytes) -> bool:
+        """Return whether the entry was not changed meanwhile, by a replica that seals with the newest key anyway."""
+        kind, space, hashed = key.removeprefix(PREFIX).split(b":")
+        assert kind == b"e", "these are entries"
+        space_of = StoreSpace(space.decode())
+        name, _ = _unpack(content)
+
+        def make() -> tuple[list[bytes], Arguments]:
+            message = self._seal_message(space_of, name)
+            keys = [key, self._index_key(space_of), self._changes_key(space_of)]
+            return keys, [sealed[:HEAD_BYTES], self._seal.seal(content, key), hashed, self._channel, message]
+
+        return await self._run(RESEAL, make) == [b"ok"]
 
     # --- the epoch: until the server loses its entries ------------------------------------------------------
 

@@ -57,6 +57,7 @@ async def _try(connection: AbstractConnection) -> ServerTrial:
         ("ZREMRANGEBYSCORE", sorted_key, 0, 0),
         ("ZREM", sorted_key, "1"),
         ("DEL", key, sorted_key),
+        ("SCAN", 0, "MATCH", key, "COUNT", 1),
         ("PUBLISH", channel, "1"),
         ("EVAL", "return 1", 0),
         ("EVALSHA", "e0e1f9fabfc9d4800c877a703b823ac0578ff8db", 0),

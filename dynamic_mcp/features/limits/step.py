@@ -37,6 +37,11 @@ MAX_LIMITERS = 2000
 FindNames = Callable[[Hashable], Sequence[Hashable]]
 
 
+def _find_store(services: Services) -> SharedStore | None:
+    """Return where calls are counted with those of other processes; None if this one counts alone."""
+    return services.shared_store if services.open_counts is None else services.open_counts()
+
+
 class LimitRate(Step):
     """Counts calls by the limits of their servers."""
 
@@ -52,7 +57,7 @@ class LimitRate(Step):
     def bind(self, group: GroupView, tool: str | None, next: Next) -> Next:
         limits = group.find_rules("limits", LimitRules)
         rates = () if limits is None else limits.rates_for(tool or "")
-        find_names, store = CountNames(rates, tool or "").find, self.services.shared_store
+        find_names, store = CountNames(rates, tool or "").find, _find_store(self.services)
         if store is None:
             return partial(self._count, rates, find_names, next)
         from dynamic_mcp.features.limits.shared import SharedRates
@@ -102,7 +107,7 @@ class LimitConcurrency(Step):
     def bind(self, group: GroupView, tool: str | None, next: Next) -> Next:
         limits = group.find_rules("limits", LimitRules)
         found = () if limits is None else limits.concurrency_for(tool or "")
-        find_names, store = CountNames(found, tool or "").find, self.services.shared_store
+        find_names, store = CountNames(found, tool or "").find, _find_store(self.services)
         if store is not None:  # after a place here, so that clients take turns and few calls wait in the store
             next = partial(self._pass_together, self._find_shared(store), found, find_names, next)
         return partial(self._pass, found, find_names, next)

@@ -82,6 +82,21 @@ STORE_OPERATIONS = _counter(
     "Commands for the store that replicas share: sent, those of them that failed, and refused while it is down.",
     "outcome",
 )
+REPLICAS = _gauge(
+    "dynamic_mcp_replicas", "Other processes of this service, known and unreachable; absent without any.", "state"
+)
+FORWARDED = _counter(
+    "dynamic_mcp_forwarded_requests_total",
+    "Requests for sessions of other replicas: passed on, those of them that got no answer, and turned away since too"
+    " much was waiting.",
+    "outcome",
+)
+FORWARDED_IN_FLIGHT = _gauge(
+    "dynamic_mcp_forwarded_requests_in_flight", "Requests that were passed on to other replicas, and are unanswered."
+)
+REFUSED_PEERS = _counter(
+    "dynamic_mcp_refused_peer_requests_total", "Requests in the name of a replica that were refused: by other keys."
+)
 AUDIT_FAILURES = _counter("dynamic_mcp_audit_failures_total", "How often the audit log could not be written.")
 
 # --- clients and servers ---------------------------------------------------------------------------------------

@@ -37,6 +37,7 @@ def read_gauges(proxy: Proxy) -> Iterator[Family]:
     yield _tools(groups)
     yield from _stored_results(proxy)
     yield from _approvals(proxy)
+    yield from _replicas(proxy)
     yield from _shared_store(proxy)
     python = ".".join(map(str, sys.version_info[:3]))
     yield _single(definitions.BUILD, 1, (__version__, python))
@@ -109,6 +110,20 @@ def _approvals(proxy: Proxy) -> Iterator[Values]:
         for outcome, count in proxy.approvals.outcomes.items():
             outcomes.set(count, (outcome,))
         yield outcomes
+
+
+def _replicas(proxy: Proxy) -> Iterator[Values]:
+    if proxy.replicas is not None:
+        status = proxy.replicas.describe()
+        replicas, forwarded = Values(definitions.REPLICAS), Values(definitions.FORWARDED)
+        replicas.set(len(set(status.replicas) - {status.name}), ("known",))
+        replicas.set(status.unreachable, ("unreachable",))
+        outcomes = (("passed_on", status.forwarded), ("lost", status.lost), ("turned_away", status.turned_away))
+        for outcome, count in outcomes:
+            forwarded.set(count, (outcome,))
+        yield from (replicas, forwarded)
+        yield _single(definitions.FORWARDED_IN_FLIGHT, status.in_flight)
+        yield _single(definitions.REFUSED_PEERS, status.refused)
 
 
 def _shared_store(proxy: Proxy) -> Iterator[Values]:

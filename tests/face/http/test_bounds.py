@@ -45,6 +45,18 @@ async def test_a_session_too_many_is_told_to_come_back_later() -> None:
         await HttpClient(face).initialize()
 
 
+async def test_the_log_says_once_a_minute_that_sessions_are_refused(caplog: pytest.LogCaptureFixture) -> None:
+    clock = FakeClock()
+    async with face_of(Opener(up=[FakeUpstream()]), max_sessions=1, now=clock.now) as face:
+        await HttpClient(face).initialize()
+        for passes_s in (0, 1, 61):
+            clock.time += passes_s
+            assert HttpClient(face).request("initialize", HELLO).status == 503
+    assert [each.getMessage() for each in caplog.records if each.levelname == "WARNING"] == [
+        "the limit of 1 sessions is reached; refusing more for now"
+    ] * 2
+
+
 async def test_a_session_that_was_left_behind_makes_room_for_a_new_one() -> None:
     clock = FakeClock()
     async with face_of(Opener(up=[FakeUpstream()]), max_sessions=2, now=clock.now) as face:

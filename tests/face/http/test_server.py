@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import socket
 import tempfile
 from collections.abc import Iterator
@@ -390,6 +391,40 @@ async def test_a_stream_that_the_handler_ends_closes_its_connection_while_stoppi
 
 
 # --- where it listens ----------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the loop of Windows accepts by itself")
+async def test_a_client_that_waits_to_be_accepted_as_the_server_ends_is_answered(server: OurServer) -> None:
+    async with asyncio.timeout(BOUND_S):
+        server.server.retire()
+        ending = asyncio.create_task(server.server.stop_accepting())
+        await asyncio.sleep(0)  # now nothing accepts any more
+        with socket.create_connection(("127.0.0.1", server.port), BOUND_S) as client:
+            client.sendall(GET)
+            await ending
+            draining = asyncio.create_task(server.server.drain(BOUND_S))
+            client.setblocking(False)
+            answer = b""
+            while piece := await asyncio.get_running_loop().sock_recv(client, 1 << 16):
+                answer += piece
+        await draining
+    assert answer.startswith(b"HTTP/1.1 200")
+    assert b"connection: close" in answer
+
+
+async def test_a_connection_without_a_request_so_far_gets_one_answer_from_a_server_that_retires(
+    server: OurServer,
+) -> None:
+    async with asyncio.timeout(BOUND_S):
+        used, new = await server.connect(), await server.connect()
+        assert (await used.ask(GET)).status == 200
+        server.server.retire()
+        await server.server.stop_accepting()
+        draining = asyncio.create_task(server.server.drain(BOUND_S))
+        assert await used.rest() == b"", "it is idle"
+        reply = await new.ask(GET)
+        assert (reply.status, reply.headers["connection"]) == (200, "close")
+        await draining
 
 
 @pytest.fixture

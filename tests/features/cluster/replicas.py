@@ -106,14 +106,17 @@ class RoundRobin(HttpClient):
         *,
         is_fresh: bool = False,
     ) -> HttpConnection:
-        for _ in self.clients[1:]:
-            with contextlib.suppress(ConnectionRefusedError):
-                return await self._next().begin(method, target, headers, body, is_fresh=is_fresh)
-        return await self._next().begin(method, target, headers, body, is_fresh=is_fresh)
-
-    def _next(self) -> HttpClient:
         self._turn += 1
-        return self.clients[self._turn % len(self.clients)]
+        first = self._turn % len(self.clients)
+        *before, last = [*self.clients[first:], *self.clients[:first]]
+        for each in before:
+            with contextlib.suppress(ConnectionRefusedError):
+                return await each.begin(method, target, headers, body, is_fresh=is_fresh)
+        return await last.begin(method, target, headers, body, is_fresh=is_fresh)
+
+    def abort(self) -> None:
+        for each in self.clients:
+            each.abort()
 
     async def close(self) -> None:
         for each in self.clients:

@@ -6,20 +6,24 @@ import asyncio
 import contextlib
 import json
 import logging
+import socket
 import time
 from collections.abc import AsyncIterator
 
 import pytest
 
+from dynamic_mcp.face.http import limits
 from dynamic_mcp.face.http.cluster import PEER_PATH
 from dynamic_mcp.face.http.exchange import RequestHead
 from dynamic_mcp.features.cluster import relay
 from dynamic_mcp.features.cluster.config import Cluster
 from dynamic_mcp.features.cluster.hop import FIELD, HopRefused, HopSigner
 from dynamic_mcp.features.cluster.service import ClusterService
+from dynamic_mcp.features.metrics.families import Values
+from dynamic_mcp.features.metrics.gauges import read_gauges
 from dynamic_mcp.identity import LOCAL_USER
 from tests.fakes import Json
-from tests.features.cluster.replicas import KEY, Replica, replicas, status_of
+from tests.features.cluster.replicas import KEY, LONGEST, Replica, replicas, status_of
 from tests.http_client import HttpClient
 from tests.mcp_client import McpClient
 
@@ -48,6 +52,13 @@ class BadPeer:
         writer.close()
 
 
+async def _listen(peer: BadPeer, port: int) -> asyncio.Server:
+    """Listen with little room in the system for what is not read."""
+    listener = socket.create_server(("127.0.0.1", port))
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 << 10)
+    return await asyncio.start_server(peer.serve, sock=listener)
+
+
 @contextlib.asynccontextmanager
 async def before(peer: BadPeer) -> AsyncIterator[tuple[McpClient, list[Replica]]]:
     """Return a client of `b` whose session was begun at `a`, where the bad peer listens now."""
@@ -55,8 +66,7 @@ async def before(peer: BadPeer) -> AsyncIterator[tuple[McpClient, list[Replica]]
         client = McpClient(first)
         await client.initialize()
         await pair[0].service.finish(0)
-        port = int(pair[0].url.rpartition(":")[2])
-        async with await asyncio.start_server(peer.serve, "127.0.0.1", port):
+        async with await _listen(peer, int(pair[0].url.rpartition(":")[2])):
             client.http = second
             yield client, pair
 
@@ -94,6 +104,68 @@ async def test_a_refusal_of_the_client_itself_is_passed_on() -> None:
         assert await status_of(await client.post(client.message("ping"))) == 403
 
 
+class DeafPeer(BadPeer):
+    """Reads nothing of a request but its head until it is told to; then it ends without an answer."""
+
+    def __init__(self) -> None:
+        super().__init__(b"")
+        self.may_read = asyncio.Event()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            while b"/cluster/replica" in (head := await reader.readuntil(b"\r\n\r\n")):
+                writer.write(_WHOLE % (len(_INTRODUCTION), _INTRODUCTION))
+            await self.may_read.wait()
+            await reader.readexactly(int(head.rpartition(b"content-length: ")[2]))
+        writer.close()
+
+
+@pytest.mark.full
+async def test_bodies_that_a_replica_does_not_read_are_bounded_and_what_is_more_is_turned_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "COLLECTED_BYTES", 0)  # four of the largest bodies
+    peer = DeafPeer()
+    async with before(peer) as (client, _):
+        long = client.message("ping", {"filler": "x" * (LONGEST - 1000)})
+        posts = [asyncio.create_task(_post_when_there_is_room(client, long)) for _ in range(5)]
+        ended, waiting = await asyncio.wait(posts, return_when=asyncio.FIRST_COMPLETED)
+        assert [(each.result()[0], b"too much waits" in each.result()[1]) for each in ended] == [(503, True)]
+        short = asyncio.create_task(_post_when_there_is_room(client, client.message("ping")))
+        peer.may_read.set()
+        for each in [*waiting, short]:
+            assert b"may have run" in (await each)[1]
+        said = await _cluster_of(client.http)
+        assert (said["turned_away"], said["lost"]) == (1, 5)
+        _, lost = await _post_when_there_is_room(client, long)
+        assert json.loads(lost)["id"] == long["id"], "the answer names the request, whose body is gone"
+
+
+async def _post_when_there_is_room(client: McpClient, message: Json) -> tuple[int, bytes]:
+    """Return the status and the body of the answer, but not that the bodies of clients are too many."""
+    async with asyncio.timeout(20):
+        while True:
+            response = await client.post(message)
+            body = await response.read()
+            if b"too many long messages" not in body:
+                return response.status, body
+            await asyncio.sleep(0.1)
+
+
+async def test_what_is_passed_on_is_counted_for_the_metrics() -> None:
+    async with replicas() as pair, HttpClient(pair[0].url) as first, HttpClient(pair[1].url) as second:
+        client = McpClient(first)
+        await client.initialize()
+        client.http = second
+        await client.request("ping")
+        gauges = {each.definition.name: each for each in read_gauges(pair[1].proxy) if isinstance(each, Values)}
+    assert gauges["dynamic_mcp_replicas"].series == {("known",): 1, ("unreachable",): 0}
+    outcomes = gauges["dynamic_mcp_forwarded_requests_total"].series
+    assert outcomes == {("passed_on",): 1, ("lost",): 0, ("turned_away",): 0}
+    assert gauges["dynamic_mcp_forwarded_requests_in_flight"].series == {(): 0}
+    assert gauges["dynamic_mcp_refused_peer_requests_total"].series == {(): 0}
+
+
 class Partition:
     """The network between two replicas, which may be cut: connections to one port then take for ever."""
 
@@ -126,7 +198,8 @@ async def test_a_partition_ends_no_session_and_is_seen(
         network.is_cut = False
         client.http = second
         await client.request("ping")
-        assert await _cluster_of(second) == {"name": "b", "replicas": ["a", "b"], "unreachable": 0, "forwarded": 2}
+        said = await _cluster_of(second)
+        assert (said["name"], said["replicas"], said["unreachable"], said["forwarded"]) == ("b", ["a", "b"], 0, 2)
 
 
 async def test_a_replica_that_is_lost_and_found_is_named_in_the_log(

@@ -56,6 +56,44 @@ def test_a_head_that_was_read_before_has_the_length_of_its_own_body() -> None:
     assert all(FIELD not in each.head.headers for each in requests)
 
 
+def test_a_head_that_came_over_another_connection_is_not_verified_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    signer, head = HopSigner("a", [KEY], clock), passed_on(clock)
+    first = signer.read(head)
+    monkeypatch.setattr(signer, "_verify", None)
+    again = signer.read(replace(head, headers={**head.headers, b"content-length": b"3"}, notes=HeadNotes()))
+    assert again == PeerRequest(
+        replace(first.head, headers={**first.head.headers, b"content-length": b"3"}), first.authentication
+    )
+    clock.now += 1000
+    with pytest.raises(TypeError):  # verified again
+        signer.read(replace(head, notes=HeadNotes()))
+
+
+@pytest.mark.parametrize(
+    ("target", "headers"),
+    [
+        (PEER_PATH + b"/mcp/other", {}),
+        (PEER_PATH + b"/mcp", {b"mcp-session-id": b"another"}),
+    ],
+)
+def test_a_field_that_was_read_before_is_good_for_nothing_else(target: bytes, headers: dict[bytes, bytes]) -> None:
+    clock = Clock()
+    signer, head = HopSigner("a", [KEY], clock), passed_on(clock)
+    signer.read(head)
+    with pytest.raises(HopRefused, match="signature"):
+        signer.read(replace(head, target=target, headers={**head.headers, **headers}, notes=HeadNotes()))
+
+
+def test_a_head_with_other_headers_is_read_as_it_is() -> None:
+    clock = Clock()
+    signer, head = HopSigner("a", [KEY], clock), passed_on(clock)
+    signer.read(head)
+    other = replace(head, headers={**head.headers, b"last-event-id": b"7"}, notes=HeadNotes())
+    assert signer.read(other).head.headers[b"last-event-id"] == b"7"
+    assert b"last-event-id" not in signer.read(replace(head, notes=HeadNotes())).head.headers
+
+
 @pytest.mark.parametrize("which", [0, 1], ids=["owner", "other"])
 async def test_a_connection_that_was_used_before_does_not_keep_an_old_key(which: int) -> None:
     async with replicas() as pair, HttpClient(pair[0].url) as first, HttpClient(pair[1].url) as second:

@@ -53,6 +53,8 @@ class Ended:
     def __init__(self) -> None:
         self.is_lost = False
 
+    def request_sent(self) -> None: ...
+
     def answer_begun(self, status: int, headers: list[tuple[bytes, bytes]]) -> None: ...
 
     def answer_continued(self, data: bytes) -> None: ...
@@ -61,6 +63,17 @@ class Ended:
 
     def answer_lost(self) -> None:
         self.is_lost = True
+
+
+class Answered(Ended):
+    """Says when it has an answer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_ended = asyncio.Event()
+
+    def answer_ended(self) -> None:
+        self.has_ended.set()
 
 
 def question(endpoint: Endpoint) -> bytes:
@@ -94,6 +107,24 @@ async def finder(port: int, names: NameServer) -> AsyncIterator[ReplicaFinder]:
     assert finder.names == ["a"]
     yield finder
     await finder.close()
+
+
+async def test_no_idle_connection_is_used_to_a_replica_that_closes_one_since_it_ends(
+    finder: ReplicaFinder, peer: Peer
+) -> None:
+    pool = finder.known("a")
+    assert pool is not None
+    first = pool.take() or await pool.connect()
+    second = await pool.connect()
+    answered = Answered()
+    second.send(question(pool.endpoint), b"", answered)
+    await answered.has_ended.wait()
+    peer.answer = peer.answer.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n", 1)
+    last = Answered()
+    first.send(question(pool.endpoint), b"", last)
+    await last.has_ended.wait()
+    assert pool.take() is None
+    assert not second.is_open
 
 
 async def test_what_was_passed_on_to_a_replica_ends_though_its_name_is_gone(

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.doctor.findings import Finding, Level
+from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.features.cluster.config import Cluster
+from dynamic_mcp.features.cluster.store import reseal
 from dynamic_mcp.features.cluster.store_address import parse_address
 from dynamic_mcp.features.cluster.store_probe import ACL_RULES, COMMANDS, probe_store
 from dynamic_mcp.system.shared_store import StoreFailure, StoreSpace
@@ -42,6 +44,12 @@ async def test_a_file_of_one_machine_is_tried_too(tmp_path: Path) -> None:
     (finding,) = await check_store((tmp_path / "store" / "shared.sqlite").as_uri().replace("file:", "sqlite:"))
     assert finding.level is Level.OK
     assert finding.what.startswith("all operations work")
+
+
+async def test_a_file_has_nothing_to_seal_anew(tmp_path: Path) -> None:
+    settings = Cluster(peers=("http://a",), keys=(KEY,), name="a", store="sqlite:///shared.sqlite")
+    with pytest.raises(DynamicMcpError, match="is not sealed"):
+        await reseal(settings, tmp_path)
 
 
 async def test_a_store_that_is_not_there_is_an_error() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from dynamic_mcp.features.cluster.store_address import parse_address
 from dynamic_mcp.features.cluster.valkey_link import MOST_IN_FLIGHT
-from dynamic_mcp.features.cluster.valkey_store import NAMES, PREFIX, ValkeyStore
+from dynamic_mcp.features.cluster.valkey_store import NAMES, PREFIX, Resealed, ValkeyStore
 from dynamic_mcp.system.shared_store import (
     Lease,
     Rate,
@@ -430,6 +430,37 @@ async def test_keys_are_replaced_while_replicas_go_on(server: StoreServer) -> No
             old = new
         newest = await stack.enter_async_context(open_valkey(server.address, steps[3]))
         assert await newest.get(PLAIN, "a") == await old.get(PLAIN, "a")
+
+
+async def test_what_an_old_key_has_sealed_is_sealed_anew_while_replicas_go_on(server: StoreServer) -> None:
+    async with open_valkey(server.address, [KEY]) as old, open_valkey(server.address, [NEWER_KEY, KEY]) as both:
+        mirror = Mirror(both, LISTED)
+        keeping = asyncio.create_task(mirror.run())
+        try:
+            await old.put(PLAIN, "a", b"1", 60)
+            await old.put(LISTED, "b", b"2", 60)
+            await both.put(PLAIN, "c", b"3", 60)
+            await until(lambda: mirror.get("b"))
+            before = mirror.get("b")
+            assert await both.reseal() == Resealed(found=3, resealed=2, unreadable=0)
+            await until(lambda: mirror.get("b") != before)
+        finally:
+            keeping.cancel()
+            await asyncio.wait([keeping])
+        assert await both.reseal() == Resealed(found=3, resealed=0, unreadable=0)
+    async with open_valkey(server.address, [NEWER_KEY]) as new:
+        values = [each and each.value for each in [await new.get(PLAIN, "a"), await new.get(PLAIN, "c")]]
+        assert values == [b"1", b"3"]
+        assert [(each.name, each.value) for each in await new.list_entries(LISTED)] == [("b", b"2")]
+    lasts_ms = [int(server.ask("PTTL", each)) for each in server.ask("KEYS", "dynamic-mcp:1:e:*").split()]
+    assert all(50_000 < each <= 60_000 for each in lasts_ms)
+
+
+async def test_what_no_key_opens_is_left_alone_and_counted(server: StoreServer, store: ValkeyStore) -> None:
+    await store.put(PLAIN, "a", b"1", 60)
+    server.ask("SET", "dynamic-mcp:1:e:plain:forged", "forged")
+    assert await store.reseal() == Resealed(found=2, resealed=0, unreadable=1)
+    assert server.ask("GET", "dynamic-mcp:1:e:plain:forged").strip() == "forged"
 
 
 # --- copies -------------------------------------------------------------------------------------------------

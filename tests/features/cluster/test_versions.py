@@ -104,8 +104,9 @@ async def test_a_rolling_restart_with_a_later_version_loses_no_call_that_could_b
         enough.set()
         await asyncio.gather(*tasks)
     await check_calls(service, callers)
-    # a connection that was not used for a second is closed in the end, and a request may be on its way just then
-    assert sum(len(each.may_have_run) for each in callers) <= len(service.urls) * _CLIENTS
+    # A connection can be reset between the last look at who waits to be accepted and the end of the listener, and one
+    # that was not used for a second can be closed as a request comes. Both last microseconds, once for each replica.
+    assert sum(len(each.may_have_run) for each in callers) <= len(service.urls)
 
 
 async def _run(

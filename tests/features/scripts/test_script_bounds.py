@@ -346,7 +346,10 @@ async def test_a_worker_is_ready_for_the_next_script_and_ends_after_a_minute_wit
     clock = FakeClock()
     async with scripting(clock=clock) as (_, client):
         assert await client.value("return 1") == 1
-        await see_workers(1)
+        async with asyncio.timeout(SLOW_S):
+            while SPARE_FOR_S not in clock.sleeps():  # noqa: ASYNC110 - a process has to begin
+                await asyncio.sleep(0.02)
+        assert len(workers()) == 1
         await clock.pass_(SPARE_FOR_S)
         await see_workers(0)
         assert await client.value("return 2") == 2

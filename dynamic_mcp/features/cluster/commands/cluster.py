@@ -44,3 +44,30 @@ def check(context: Invocation, config: str | None) -> int:
 
         show_findings(context.out, findings)
     return exit_code(findings)
+
+
+@command.command("reseal", short_help="Seal all that replicas share with the first of their keys.")
+@click.argument("config", required=False, type=click.Path())
+@common_options
+def reseal(context: Invocation, config: str | None) -> int:
+    """Seal with the first of `settings.cluster.keys` what other keys have sealed in the shared store.
+
+    After it, the others can be removed from the config of all replicas. The replicas serve meanwhile. Exits with 1 if
+    an entry cannot be opened with any of the keys.
+    """
+    from dynamic_mcp.cli.runner import run
+    from dynamic_mcp.features.cluster.config import Cluster
+    from dynamic_mcp.features.cluster.store import reseal
+
+    read = with_config_argument(context, config).read_config()
+    settings = read.cluster
+    if not isinstance(settings, Cluster) or settings.store is None:
+        raise DynamicMcpError(f"`{read.file}` has no `settings.cluster.store`", hint="docs/scaling.md shows one")
+    done = run(reseal(settings, read.file.parent))
+    if context.out.is_json:
+        context.out.print_json(done)
+    else:
+        context.out.say(f"{done.resealed} of {done.found} entries were sealed with the first key")
+        if done.unreadable:
+            context.out.say(f"{done.unreadable} can be opened with none of `keys`, and are left alone")
+    return 1 if done.unreadable else 0
