@@ -126,7 +126,7 @@ class BearerCredentials:
             try:
                 self._login = await store.read()
             except OSError as exc:  # the login in memory may still work
-                if store.is_shared and not self._is_loaded:
+                if store.is_shared and not self._is_loaded and self.remote.oauth.needs_user:
                     raise Unreachable(self.group, f"its login cannot be read: {os_reason(exc)}") from exc
                 self._logger.warning("the login of group %s cannot be read: %s", self.group, exc)
             if stamp != self._stamp or self._login != before:

@@ -267,7 +267,7 @@ class ReplicaLogin:
         """Write that a refresh token is about to be sent; return False if another replica may have sent it."""
         if token.refresh is None or self.known.is_kept or not self._remote.oauth.needs_user:
             return True
-        spent, holder = _hash(token.refresh), self._logins.holder
+        spent, holder = spent_mark(token.refresh), self._logins.holder
         if self.known.spent == spent:
             return self.known.spender == holder
         marked = structs.replace(self.known, spent=spent, spender=holder)
@@ -342,7 +342,7 @@ class ReplicaLogin:
 
     def _following(self, login: Login | None) -> UpstreamLogin:
         before, after = _refresh_token(self.known.login), _refresh_token(login)
-        is_renewal = before is not None and self.known.spent == _hash(before)
+        is_renewal = before is not None and self.known.spent == spent_mark(before)
         is_kept = before == after and (self.known.is_kept or is_renewal)
         return UpstreamLogin(login, self.known.number + 1, is_kept=after is not None and is_kept)
 
@@ -386,5 +386,6 @@ def _refresh_token(login: Login | None) -> str | None:
     return None if login is None or login.token is None else login.token.refresh
 
 
-def _hash(refresh_token: str) -> str:
+def spent_mark(refresh_token: str) -> str:
+    """Return what is written of a refresh token that is being sent."""
     return sha256(json.dumps(refresh_token).encode()).hexdigest()
