@@ -119,7 +119,10 @@ async def _serving_twice(folder: Path, servers: Json, *options: str, **root: Jso
         tier = folder / "servers"
         tier.mkdir(exist_ok=True)
         behind = await stack.enter_async_context(_serving_once(tier, servers))
-        servers = {name: each if each.get("home") else {"url": behind.url_of(name)} for name, each in servers.items()}
+        servers = {
+            name: each if each.get("home") else {"url": behind.url_of(name), **_connection_of(each)}
+            for name, each in servers.items()
+        }
         for number, port in enumerate(ports):
             place = folder / f"replica{number}"
             place.mkdir(exist_ok=True)
@@ -133,6 +136,11 @@ async def _serving_twice(folder: Path, servers: Json, *options: str, **root: Jso
         programs[0].url = f"http://127.0.0.1:{port}/mcp"
         programs[0].others = programs[1:]
         yield programs[0]
+
+
+def _connection_of(server: Json) -> Json:
+    """Return what a config says of the connection to a server, wherever that runs."""
+    return {name: server[name] for name in ("connect", "idle_timeout") if name in server}
 
 
 @contextlib.asynccontextmanager

@@ -152,12 +152,13 @@ class LogFile:
         try:
             if self._has_moved():
                 return
-            # on Windows, a file that an editor has open cannot be renamed: so this one is first, or left from before
-            if not rotated_path(self._path, 0).exists():
-                self._path.replace(rotated_path(self._path, 0))
-            for number in range(MAX_ROTATED_FILES - 1, -1, -1):
-                with contextlib.suppress(FileNotFoundError):
-                    rotated_path(self._path, number).replace(rotated_path(self._path, number + 1))
+            # The file itself goes last: until then, nobody else has a new one to rotate. Where it cannot be renamed,
+            # since an editor has it open on Windows, the older ones stay as they are.
+            if rotated_path(self._path, 1).exists():
+                for number in range(MAX_ROTATED_FILES - 1, 0, -1):
+                    with contextlib.suppress(FileNotFoundError):
+                        rotated_path(self._path, number).replace(rotated_path(self._path, number + 1))
+            self._path.replace(rotated_path(self._path, 1))
         finally:
             paths.unlock(self._descriptor)
 
@@ -172,7 +173,7 @@ def find_log_files(folder: Path) -> list[Path]:
     newest = folder / FILE_NAME
     return [
         path
-        for path in (*(rotated_path(newest, n) for n in range(MAX_ROTATED_FILES, -1, -1)), newest)
+        for path in (*(rotated_path(newest, n) for n in range(MAX_ROTATED_FILES, 0, -1)), newest)
         if path.is_file()
     ]
 

@@ -6,11 +6,18 @@ and values secret. An operation ends within half a second, with its outcome or w
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from msgspec import Struct
+from msgspec import DecodeError, Struct
+
+from dynamic_mcp.system.decoding import decode_as
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 # The largest value.
 MOST_BYTES = 1 << 20
@@ -63,6 +70,14 @@ class StoredEntry(Struct, frozen=True):
     name: str
     value: bytes
     version: Version
+
+    def read(self, kind: type[T]) -> T | None:
+        """Return the JSON of the value as this type; None if another version of the program has written it."""
+        try:
+            return decode_as(self.value, kind)
+        except (DecodeError, UnicodeDecodeError) as exc:
+            log.debug("a `%s` in the shared store cannot be read: %s", kind.__name__, exc)
+            return None
 
 
 class Rate(Struct, frozen=True):

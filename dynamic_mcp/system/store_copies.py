@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from dynamic_mcp.system.bounded import BoundedDict
 from dynamic_mcp.system.clock import Clock, LoopClock
 from dynamic_mcp.system.shared_store import SharedStore, StoredEntry, StoreSpace, StoreUnavailable
+from dynamic_mcp.system.task_set import TaskSet
 
 log = logging.getLogger(__name__)
 
@@ -21,6 +22,8 @@ _LOOK_EVERY_S = 0.4
 FRESH_FOR_S = 1.0
 # How long an entry may be shown that has expired.
 _LIST_EVERY_S = 30.0
+# How soon a store that was emptied, and could not be filled, is tried again.
+FILL_AGAIN_S = 0.5
 
 
 class Mirror:
@@ -84,6 +87,55 @@ class Mirror:
             for listener in self._listeners:
                 listener()
         self._confirmed_at = began
+
+
+class Refill:
+    """Writes what is known here into a store that may have been emptied, until that works.
+
+    `fill` raises StoreUnavailable where it has to be tried again; `what` says what the store may lack until then.
+    `on_filled` is called afterwards.
+    """
+
+    def __init__(
+        self, store: SharedStore, fill: Callable[[], Awaitable[object]], *, what: str,
+        on_filled: Callable[[], object] = lambda: None,
+    ) -> None:  # fmt: skip
+        self._fill = fill
+        self._what = what
+        self._on_filled = on_filled
+        self._filling: asyncio.Task[None] | None = None
+        self._tasks = TaskSet(log)
+        self._forget_reset = store.on_reset(self._begin)
+
+    def __repr__(self) -> str:
+        return f"<Refill with {self._what}{', RUNNING' if self.is_running else ''}>"
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the store may lack what is known here."""
+        return self._filling is not None
+
+    async def close(self) -> None:
+        self._forget_reset()
+        self._tasks.cancel_all()
+        await self._tasks.wait()
+
+    def _begin(self) -> None:
+        """Called when the store may have been emptied."""
+        if self._filling is not None:
+            self._filling.cancel()
+        self._filling = self._tasks.create(self._run(), name=f"{self._what} for an emptied store")
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._fill()
+                break
+            except StoreUnavailable as exc:
+                log.warning("%s may be missing in the shared store, which was emptied: %s", self._what, exc)
+            await asyncio.sleep(FILL_AGAIN_S)
+        self._filling = None
+        self._on_filled()
 
 
 class Copies:

@@ -127,6 +127,33 @@ def test_several_writers_share_a_file_across_rotations(tmp_path: Path, monkeypat
     assert 1 < len(find_log_files(tmp_path)) <= MAX_ROTATED_FILES + 1
 
 
+def test_a_rotation_in_the_middle_of_another_one_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_output, "MAX_FILE_BYTES", 10)  # each line fills a file
+    one, other = LogFile(tmp_path), LogFile(tmp_path)
+    written: list[str] = []
+    replace = Path.replace
+
+    def write(log: LogFile) -> None:
+        written.append(f"line number {len(written)}\n")
+        log.write(written[-1])
+
+    def replace_and_let_the_other_write(path: Path, target: Path) -> Path:
+        replaced = replace(path, target)
+        with monkeypatch.context() as inner:
+            inner.setattr(Path, "replace", replace)
+            write(other)
+        return replaced
+
+    monkeypatch.setattr(Path, "replace", replace_and_let_the_other_write)
+    for _ in range(3):
+        write(one)
+    found = "".join(file.read_text() for file in find_log_files(tmp_path)).splitlines(keepends=True)
+    assert found == written[-len(found) :]
+    assert len(find_log_files(tmp_path)) == MAX_ROTATED_FILES, "no place of a file is empty"
+
+
 def test_a_folder_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     LogFile(tmp_path / "file").write("a line\n")

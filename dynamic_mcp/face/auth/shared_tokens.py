@@ -6,13 +6,12 @@ used, accepts none of these tokens until it can.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from asyncio import Future
 from collections.abc import Callable, Iterable
 
-from msgspec import DecodeError, Struct
+from msgspec import Struct
 
 from dynamic_mcp.config.auth import BearerAuth
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments
@@ -21,7 +20,6 @@ from dynamic_mcp.face.auth.provider import AuthResult, CredentialDenial
 from dynamic_mcp.face.auth.token_store import MAX_TOKENS, PREFIX, StoredToken, find_token, hash_of, make_token
 from dynamic_mcp.face.http.exchange import RequestHead
 from dynamic_mcp.mcp import wire
-from dynamic_mcp.system.decoding import decode_as
 from dynamic_mcp.system.shared_store import (
     ABSENT,
     LONGEST_S,
@@ -31,15 +29,13 @@ from dynamic_mcp.system.shared_store import (
     StoreSpace,
     StoreUnavailable,
 )
-from dynamic_mcp.system.store_copies import Mirror
+from dynamic_mcp.system.store_copies import Mirror, Refill
 from dynamic_mcp.system.task_set import TaskSet
 
 log = logging.getLogger(__name__)
 
 # Revoked tokens stay until they would have expired, so that a store that was emptied is filled without them.
 TOKENS = StoreSpace("tokens", most_listed=MAX_TOKENS)
-# How soon a store that was emptied, and could not be filled, is tried again.
-_FILL_AGAIN_S = 0.5
 _UNAVAILABLE = CredentialDenial("temporarily_unavailable", "the token could not be checked; retry")
 
 
@@ -102,16 +98,15 @@ class SharedTokens:
         self._tokens: tuple[StoredToken, ...] = ()
         self._known: list[SharedToken] = []
         self._revoked: dict[str, SharedToken] = {}  # by their hashes, until they would have expired
-        self._restoring: asyncio.Task[None] | None = None  # until an emptied store has what is known here
+        self._refill = Refill(store, self._fill, what="tokens", on_filled=self._read)
         self._tasks = TaskSet(log)
         self._mirror.on_change(self._read)
-        self._forget_reset = store.on_reset(self._on_reset)
         self._tasks.create(self._mirror.run(), name="tokens that replicas share")
 
     @property
     def is_fresh(self) -> bool:
         """Return whether a token that was revoked more than a second ago is known to be."""
-        return self._mirror.is_fresh and self._restoring is None
+        return self._mirror.is_fresh and not self._refill.is_running
 
     def read(self) -> tuple[StoredToken, ...]:
         return self._tokens
@@ -121,12 +116,12 @@ class SharedTokens:
         await self._mirror.refresh()
 
     async def close(self) -> None:
-        self._forget_reset()
         self._tasks.cancel_all()
         await self._tasks.wait()
+        await self._refill.close()
 
     def _read(self) -> None:
-        if self._restoring is None:
+        if not self._refill.is_running:
             found = [each for each in map(_decode, self._mirror.entries) if each is not None]
             revoked = {**self._revoked, **{each.token.hash: each for each in found if each.is_revoked}}
             now = self._now()
@@ -134,26 +129,8 @@ class SharedTokens:
             self._known = [*self._revoked.values(), *(each for each in found if each.token.hash not in revoked)]
             self._tokens = _list_valid(self._known)
 
-    def _on_reset(self) -> None:
-        """Called when the store may have been emptied: it gets what is known here, and first what was revoked."""
-        if self._restoring is not None:
-            self._restoring.cancel()
-        self._restoring = self._tasks.create(self._restore(), name="tokens for an emptied store")
-
-    async def _restore(self) -> None:
-        while True:
-            try:
-                await self._fill()
-                await self._mirror.refresh()
-                break
-            except StoreUnavailable as exc:
-                log.warning("tokens may be missing in the shared store, which was emptied: %s", exc)
-            await asyncio.sleep(_FILL_AGAIN_S)
-        self._restoring = None
-        self._read()
-
     async def _fill(self) -> None:
-        """Write what the store lacks. Raises StoreUnavailable."""
+        """Write what the store lacks, first what was revoked. Raises StoreUnavailable."""
         there = {each.name: _decode(each) for each in await self._store.list_entries(TOKENS)}
         for each in self._known:
             found = there.get(each.token.hash)
@@ -166,6 +143,7 @@ class SharedTokens:
                 if exc.failure is not StoreFailure.FULL or found is not None:
                     raise
                 log.warning("the token `%s` is not kept in the shared store: %s", each.token.id, exc)
+        await self._mirror.refresh()
 
     async def _write(self, shared: SharedToken, left_s: float) -> None:
         value = wire.encode(shared)
@@ -210,12 +188,8 @@ def _list_valid(known: Iterable[SharedToken]) -> tuple[StoredToken, ...]:
 
 
 def _decode(entry: StoredEntry) -> SharedToken | None:
-    try:
-        shared = decode_as(entry.value, SharedToken)
-    except DecodeError as exc:  # of another version
-        log.debug("a token in the shared store cannot be read: %s", exc)
-        return None
-    return shared if shared.token.hash == entry.name else None
+    shared = entry.read(SharedToken)
+    return shared if shared is not None and shared.token.hash == entry.name else None
 
 
 def _left_s(token: StoredToken, now: float) -> float:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dynamic_mcp.face.http import limits
 from dynamic_mcp.face.http.exchange import RequestHead
 from dynamic_mcp.face.http.forwarding import Forwarding, site_of
+from dynamic_mcp.system.rate_limiter import RateLimiter
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +29,7 @@ class ConnectionLimiter:
         self._clock = clock
         self._connections = 0
         self._by_site: Counter[str] = Counter()
-        self._warned_at: float | None = None
+        self._warnings = RateLimiter[None](1, _WARN_EVERY_S)
 
     def __repr__(self) -> str:
         return f"<ConnectionLimiter {self._connections} connections, {len(self._by_site)} addresses>"
@@ -72,7 +73,5 @@ class ConnectionLimiter:
         return True
 
     def _warn(self, message: str, *facts: object) -> None:
-        now = self._clock()
-        if self._warned_at is None or now - self._warned_at >= _WARN_EVERY_S:
-            self._warned_at = now
+        if self._warnings.take(None, self._clock()):
             log.warning(f"{message}; refusing more for now", *facts)

@@ -50,6 +50,7 @@ from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.session.client_connection import ClientOrigin
 from dynamic_mcp.session.modern import ModernDispatcher
 from dynamic_mcp.session.shares import Shares
+from dynamic_mcp.system.rate_limiter import RateLimiter
 from dynamic_mcp.system.task_set import TaskSet
 
 if TYPE_CHECKING:  # loaded with a public URL
@@ -123,7 +124,7 @@ class HttpFace:
         self._paths = Paths(options.path, options.root_path, options.profile)
         self._cards = _make_cards(options)
         self._sessions: dict[bytes, HttpSession] = {}
-        self._warned_at = float("-inf")  # of the limit of sessions
+        self._warnings = RateLimiter[None](1, _WARN_EVERY_S)  # of the limit of sessions
         self._shares = Shares()
         self._pages = TaskSet(log)
         self._budget = ReplayBudget()
@@ -462,10 +463,8 @@ class HttpFace:
         return None
 
     def _warn_of_limit(self, subject: str, most: int) -> None:
-        now = self._now()
-        if now - self._warned_at < _WARN_EVERY_S:
+        if not self._warnings.take(None, self._now()):
             return
-        self._warned_at = now
         if subject:
             log.warning("`%s` has half of the %d sessions that there may be; refusing more for now", subject, most)
         else:

@@ -16,13 +16,12 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from msgspec import DecodeError, Struct, structs
+from msgspec import Struct, structs
 
 from dynamic_mcp.features.approvals.questions import MAX_OPEN_OF_ALL
 from dynamic_mcp.features.approvals.queue import ApprovalServer
 from dynamic_mcp.features.approvals.store import ApprovalAnswer, ApprovalDecision, QueuedApproval
 from dynamic_mcp.mcp import wire
-from dynamic_mcp.system.decoding import decode_as
 from dynamic_mcp.system.shared_store import ABSENT, SharedStore, StoredEntry, StoreSpace, StoreUnavailable, Version
 from dynamic_mcp.system.store_copies import Mirror
 from dynamic_mcp.system.task_set import TaskSet
@@ -253,9 +252,5 @@ class _OtherCalls(ApprovalServer):
 
 
 def _decode(entry: StoredEntry) -> SharedCall | None:
-    try:
-        call = decode_as(entry.value, SharedCall)
-    except DecodeError as exc:  # of another version
-        log.debug("a call in the shared store cannot be read: %s", exc)
-        return None
-    return call if call.pending.id == entry.name else None
+    call = entry.read(SharedCall)
+    return call if call is not None and call.pending.id == entry.name else None

@@ -26,6 +26,7 @@ from dynamic_mcp.features.cluster.task_ids import TaskIds
 from dynamic_mcp.identity import LOCAL_USER, Authentication
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.proxy.request import ReplicaStatus
+from dynamic_mcp.system.rate_limiter import RateLimiter
 from dynamic_mcp.system.task_set import TaskSet
 
 log = logging.getLogger("dynamic_mcp")
@@ -75,7 +76,7 @@ class ClusterService:
         self._asked: set[str] = set()  # replicas that are being asked whether they are alive
         self._drained: asyncio.Event | None = None
         self._work = TaskSet(log)
-        self._warned_at = float("-inf")
+        self._warnings = RateLimiter[None](1, _WARN_EVERY_S)
 
     def __repr__(self) -> str:
         return f"<ClusterService {self.settings.replica}, {len(self._relays)} passed on>"
@@ -246,7 +247,5 @@ class ClusterService:
         )  # fmt: skip
 
     def _warn(self, why: str) -> None:
-        now = asyncio.get_running_loop().time()
-        if now - self._warned_at >= _WARN_EVERY_S:
-            self._warned_at = now
+        if self._warnings.take(None, asyncio.get_running_loop().time()):
             log.warning("a request to %s is refused: %s", PEER_PATH.decode(), why)

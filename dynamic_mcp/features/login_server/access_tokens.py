@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from abc import ABC, abstractmethod
 from asyncio import Future
 from collections.abc import Callable, Mapping, Set
 from typing import TYPE_CHECKING, Any
@@ -28,17 +29,14 @@ _INVALID = CredentialDenial("invalid_token", "invalid access token")
 _OTHER_PART = CredentialDenial("invalid_token", "the access token is for another part of this server")
 
 
-class AccessTokens:
-    """Checks access tokens. Each signature is verified once, and in a thread if the database is needed."""
+class AccessTokens(ABC):
+    """Checks access tokens. Each signature is verified once, in a thread."""
 
-    def __init__(self, at: Addresses, database: Database | None, now: Callable[[], float]) -> None:
+    def __init__(self, at: Addresses, now: Callable[[], float]) -> None:
         self._at = at
-        self._database = database
         self._now = now
         self._tasks = TaskSet()
         self._keys: Mapping[str, SigningKey] = {}
-        self._revoked: frozenset[str] = frozenset()
-        self._read_at = self._tried_at = -_FRESH_S
         self._verified = VerifiedTokens(now)
 
     def recognises(self, token: str) -> bool:
@@ -57,26 +55,32 @@ class AccessTokens:
 
     def is_valid(self, authentication: Authentication) -> bool:
         """Return whether one of the logins behind an authentication is still valid."""
-        if authentication.provider != "login":
-            return False
-        if not 0 <= self._now() - self._tried_at < _FRESH_S:
-            self._tried_at = self._now()
-            self._tasks.create(self._read_again(), name="read revoked logins")
-        return self._verified.is_valid(authentication, self._revoked)
+        is_ours = authentication.provider == "login"
+        return is_ours and self._verified.is_valid(authentication, self._list_revoked())
 
+    @abstractmethod
     def forget(self) -> None:
-        """Query the database before the next answer, because a login was revoked."""
-        self._read_at = -_FRESH_S
+        """Called when a login was revoked here."""
 
     async def close(self) -> None:
         self._tasks.cancel_all()
         await self._tasks.wait()
 
+    @abstractmethod
     def _is_fresh(self) -> bool:
-        return 0 <= self._now() - self._read_at < _FRESH_S
+        """Return whether what was read lately may decide."""
 
+    @abstractmethod
     def _list_revoked(self) -> Set[str]:
-        return self._revoked
+        """Return the revoked logins that are known."""
+
+    @abstractmethod
+    async def _read(self) -> None:
+        """Read the keys and what was revoked. Raises one of UNAVAILABLE."""
+
+    @abstractmethod
+    async def _check_signature(self, signed: SignedToken) -> VerifiedToken | None:
+        """Call `_verify` in a thread. Raises one of UNAVAILABLE."""
 
     async def _look_up(self, token: str, target: bytes) -> AuthResult:
         signed = _parse(token)
@@ -92,28 +96,6 @@ class AccessTokens:
             return _INVALID
         self._verified.add(token, verified)
         return self._judge(verified, target)
-
-    async def _read_again(self) -> None:
-        try:
-            await self._read()
-        except UNAVAILABLE:
-            return  # it was logged; keep the cached state
-
-    async def _read(self) -> None:
-        now = self._now()
-
-        def work(connection: sqlite3.Connection) -> tuple[Mapping[str, SigningKey], frozenset[str]]:
-            from dynamic_mcp.features.login_server import keys
-
-            return keys.all_keys(connection), grants.revoked(connection, now)
-
-        assert self._database is not None
-        self._keys, self._revoked = await self._database.run(work)
-        self._read_at = now
-
-    async def _check_signature(self, signed: SignedToken) -> VerifiedToken | None:
-        assert self._database is not None
-        return await self._database.run(lambda _: self._verify(signed))
 
     def _verify(self, token: SignedToken) -> VerifiedToken | None:
         """Verify the signature; called in a thread."""
@@ -137,6 +119,52 @@ class AccessTokens:
         if not any(is_within(part, each) for each in verified.audiences):
             return _OTHER_PART
         return self._verified.accept(verified)
+
+
+class DatabaseAccessTokens(AccessTokens):
+    """Checks access tokens by the database of this machine."""
+
+    def __init__(self, at: Addresses, database: Database, now: Callable[[], float]) -> None:
+        super().__init__(at, now)
+        self._database = database
+        self._revoked: frozenset[str] = frozenset()
+        self._read_at = self._tried_at = -_FRESH_S
+
+    def is_valid(self, authentication: Authentication) -> bool:
+        if authentication.provider == "login" and not 0 <= self._now() - self._tried_at < _FRESH_S:
+            self._tried_at = self._now()
+            self._tasks.create(self._read_again(), name="read revoked logins")
+        return super().is_valid(authentication)
+
+    def forget(self) -> None:
+        """Query the database before the next answer, because a login was revoked."""
+        self._read_at = -_FRESH_S
+
+    def _is_fresh(self) -> bool:
+        return 0 <= self._now() - self._read_at < _FRESH_S
+
+    def _list_revoked(self) -> Set[str]:
+        return self._revoked
+
+    async def _read_again(self) -> None:
+        try:
+            await self._read()
+        except UNAVAILABLE:
+            return  # it was logged; keep the cached state
+
+    async def _read(self) -> None:
+        now = self._now()
+
+        def work(connection: sqlite3.Connection) -> tuple[Mapping[str, SigningKey], frozenset[str]]:
+            from dynamic_mcp.features.login_server import keys
+
+            return keys.all_keys(connection), grants.revoked(connection, now)
+
+        self._keys, self._revoked = await self._database.run(work)
+        self._read_at = now
+
+    async def _check_signature(self, signed: SignedToken) -> VerifiedToken | None:
+        return await self._database.run(lambda _: self._verify(signed))
 
 
 def _to_authentication(claims: Mapping[str, Any]) -> Authentication:  # Any: JSON that we have written ourselves

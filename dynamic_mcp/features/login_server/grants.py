@@ -185,17 +185,17 @@ class _LoginRow(Private, frozen=True):
 
 def _find(connection: sqlite3.Connection, token: str) -> tuple[_LoginRow, int] | None:
     """Return the login and the number of a refresh token that we have issued."""
-    body, _, mac = token.rpartition(".")
-    id, _, rest = body.partition(".")
-    text = rest.partition(".")[0]
+    parsed = RefreshToken.parse(token)
+    if parsed is None:
+        return None
     row = connection.execute(
-        "SELECT id, data, secret, number, newest, made, renewed, until, answer FROM families WHERE id = ?", (id,)
+        "SELECT id, data, secret, number, newest, made, renewed, until, answer FROM families WHERE id = ?",
+        (parsed.family,),
     ).fetchone()
-    if row is None or not text.isdecimal() or len(text) > 9:
+    if row is None:
         return None
     login = _LoginRow(row[0], decode_as(row[1], AccessGrant), *row[2:])
-    is_ours = hmac.compare_digest(mac.encode(), mac_of(body, login.secret).encode())
-    return (login, int(text)) if is_ours else None
+    return (login, parsed.number) if parsed.is_signed_with(login.secret) else None
 
 
 def _add_family(
@@ -229,9 +229,32 @@ def new_token(family: str, secret: bytes, number: int) -> str:
     Its random part is not in the database; its number and its MAC tell an old token from a forged one.
     """
     body = f"{family}.{number}.{secrets.token_urlsafe(32)}"
-    return f"{body}.{mac_of(body, secret)}"
+    return f"{body}.{_mac(body, secret)}"
 
 
-def mac_of(body: str, secret: bytes) -> str:
-    """Return the last part of a refresh token, which only this server can make."""
+class RefreshToken(Private, frozen=True):
+    """The parts of a refresh token: its login, its number, and what is signed by which MAC."""
+
+    shown: ClassVar = ("family", "number")
+    family: str
+    number: int
+    body: str
+    mac: str
+
+    @staticmethod
+    def parse(token: str) -> RefreshToken | None:
+        """Return the parts of a token, whoever has made it; None if it has another form."""
+        body, _, mac = token.rpartition(".")
+        family, _, rest = body.partition(".")
+        number = rest.partition(".")[0]
+        if not number.isdecimal() or len(number) > 9:
+            return None
+        return RefreshToken(family, int(number), body, mac)
+
+    def is_signed_with(self, secret: bytes) -> bool:
+        """Return whether we have made it, with the secret of its login."""
+        return hmac.compare_digest(self.mac.encode(), _mac(self.body, secret).encode())
+
+
+def _mac(body: str, secret: bytes) -> str:
     return hmac.new(secret, body.encode(), sha256).hexdigest()

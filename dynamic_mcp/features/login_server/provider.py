@@ -18,7 +18,7 @@ from dynamic_mcp.face.http.authenticator import AuthRejection, OpenPage, Page, P
 from dynamic_mcp.face.http.exchange import RequestHead, Response
 from dynamic_mcp.face.http.forwarding import Forwarding
 from dynamic_mcp.features.login_server import addresses, authorize
-from dynamic_mcp.features.login_server.access_tokens import AccessTokens
+from dynamic_mcp.features.login_server.access_tokens import AccessTokens, DatabaseAccessTokens
 from dynamic_mcp.features.login_server.addresses import Addresses
 from dynamic_mcp.features.login_server.authorize import AuthorizationEndpoint
 from dynamic_mcp.features.login_server.client_metadata import ClientDocuments, Fetch, guarded_fetch
@@ -129,7 +129,7 @@ def _open_state(
 ) -> tuple[LoginState, AccessTokens]:
     if shared_store is None:
         database = Database(file)
-        return DatabaseState(database), AccessTokens(at, database, now)
+        return DatabaseState(database), DatabaseAccessTokens(at, database, now)
     from dynamic_mcp.features.login_server.shared_state import SharedAccessTokens, SharedState
 
     state = SharedState(shared_store, now)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Set
@@ -15,15 +14,13 @@ from dynamic_mcp.system.shared_store import (
     StoreSpace,
     StoreUnavailable,
 )
-from dynamic_mcp.system.store_copies import Mirror
+from dynamic_mcp.system.store_copies import Mirror, Refill
 from dynamic_mcp.system.task_set import TaskSet
 
 log = logging.getLogger(__name__)
 
 # Entries of about 100 bytes, each as long as the access tokens of its login.
 REVOKED = StoreSpace("login-revoked", most_listed=20_000)
-# How soon a store that was emptied, and could not be filled, is tried again.
-_FILL_AGAIN_S = 0.5
 
 
 class Revocations:
@@ -38,15 +35,14 @@ class Revocations:
         self._known: dict[str, float] = {}  # until when access tokens may be valid
         self._mirror = Mirror(store, REVOKED)
         self._mirror.on_change(self._read)
-        self._restoring: asyncio.Task[None] | None = None  # until an emptied store has what is known here
+        self._refill = Refill(store, self._fill, what="what was revoked")
         self._tasks = TaskSet(log)
-        self._forget_reset = store.on_reset(self._on_reset)
         self._tasks.create(self._mirror.run(), name="logins that were revoked")
 
     @property
     def is_fresh(self) -> bool:
         """Return whether a login that was revoked more than a second ago is known to be."""
-        return self._mirror.is_fresh and self._restoring is None
+        return self._mirror.is_fresh and not self._refill.is_running
 
     @property
     def known(self) -> Set[str]:
@@ -71,12 +67,12 @@ class Revocations:
         await self._store.put(REVOKED, login, b"%.0f" % until, lasts_s)
 
     async def close(self) -> None:
-        self._forget_reset()
         self._tasks.cancel_all()
         await self._tasks.wait()
+        await self._refill.close()
 
     def _refuse_while_restoring(self) -> None:
-        if self._restoring is not None:
+        if self._refill.is_running:
             raise StoreUnavailable(StoreFailure.DOWN, "what was revoked is being written again")
 
     def _read(self) -> None:
@@ -87,27 +83,12 @@ class Revocations:
                 found[each.name] = float(each.value)
         self._known = {login: until for login, until in (self._known | found).items() if until > now}
 
-    def _on_reset(self) -> None:
-        """Called when the store may have been emptied: it gets what is known here."""
-        if self._restoring is not None:
-            self._restoring.cancel()
-        self._restoring = self._tasks.create(self._restore(), name="revoked logins for an emptied store")
-
-    async def _restore(self) -> None:
-        while True:
-            try:
-                await self._fill()
-                await self._mirror.refresh()
-                break
-            except StoreUnavailable as exc:
-                log.warning("what was revoked may be missing in the shared store, which was emptied: %s", exc)
-            await asyncio.sleep(_FILL_AGAIN_S)
-        self._restoring = None
-
     async def _fill(self) -> None:
+        """Write what the store lacks. Raises StoreUnavailable."""
         there = {each.name for each in await self._store.list_entries(REVOKED)}
         for login, until in [*self._known.items()]:
             left_s = until - self._now()
             if login not in there and left_s > 0:
                 await self._store.compare_and_set(REVOKED, login, b"%.0f" % until, left_s, expected=ABSENT)
         await self._restore_more(set(self._known))
+        await self._mirror.refresh()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import hmac
 import importlib
-import logging
 import random
 import re
 import secrets
@@ -18,7 +17,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
-from msgspec import DecodeError, Struct, structs
+from msgspec import Struct, structs
 
 from dynamic_mcp.config.section import Private
 from dynamic_mcp.features.login_server import grants, sealing, store
@@ -31,13 +30,10 @@ from dynamic_mcp.features.login_server.revocations import Revocations
 from dynamic_mcp.features.login_server.state import UNKNOWN_CLIENT, UNPROVEN, R, TokenRequest, read_access_token
 from dynamic_mcp.features.login_server.store import hash_of
 from dynamic_mcp.features.login_server.stored_table import StoredTable
-from dynamic_mcp.identity import Authentication
-from dynamic_mcp.system.decoding import decode_as
 from dynamic_mcp.system.shared_store import (
     ABSENT,
     LONGEST_S,
     SharedStore,
-    StoredEntry,
     StoreFailure,
     StoreSpace,
     StoreUnavailable,
@@ -49,8 +45,6 @@ from dynamic_mcp.web.verified_tokens import VerifiedToken
 if TYPE_CHECKING:
     from dynamic_mcp.features.login_server.shared_keys import SharedKeys
     from dynamic_mcp.web.jwk import SigningKey
-
-log = logging.getLogger(__name__)
 
 LOGINS = StoreSpace("logins")
 ANSWERS = StoreSpace("login-answers")
@@ -217,7 +211,7 @@ class SharedState:
             entry = await self._store.get(LOGINS, name)
             if entry is None:
                 return name, ABSENT
-            login = _decode_login(entry)
+            login = entry.read(SharedLogin)
             candidate = (0.0 if login is None else login.renewed, name, entry.version)
             oldest = candidate if oldest is None else min(oldest, candidate)
         assert oldest is not None, "there is more than one place"
@@ -298,7 +292,7 @@ class SharedState:
     async def _delete(self, id: str) -> None:
         for _ in range(_MAX_TRIES):
             entry = await self._store.get(LOGINS, _name_of(id))
-            login = None if entry is None else _decode_login(entry)
+            login = None if entry is None else entry.read(SharedLogin)
             if entry is None or login is None or login.id != id:
                 return
             if await self._store.delete(LOGINS, entry.name, expected=entry.version):
@@ -307,18 +301,15 @@ class SharedState:
 
     async def _find_login(self, token: str) -> tuple[SharedLogin, int, Version] | None:
         """Return the login of a refresh token that we have issued, the token's number, and the entry's version."""
-        body, _, mac = token.rpartition(".")
-        id, _, rest = body.partition(".")
-        text = rest.partition(".")[0]
-        name = _name_of(id)
-        if not _NAME.fullmatch(name) or not text.isdecimal() or len(text) > 9:
+        parsed = grants.RefreshToken.parse(token)
+        name = "" if parsed is None else _name_of(parsed.family)
+        if parsed is None or not _NAME.fullmatch(name):
             return None
         entry = await self._store.get(LOGINS, name)
-        login = None if entry is None else _decode_login(entry)
-        if entry is None or login is None or login.id != id:
+        login = None if entry is None else entry.read(SharedLogin)
+        if entry is None or login is None or login.id != parsed.family:
             return None
-        is_ours = hmac.compare_digest(mac.encode(), grants.mac_of(body, login.secret).encode())
-        return (login, int(text), entry.version) if is_ours else None
+        return (login, parsed.number, entry.version) if parsed.is_signed_with(login.secret) else None
 
     async def _write(self, login: SharedLogin, ttl_s: float, expected: Version) -> Version | None:
         data = msgspec.json.encode(login)
@@ -369,12 +360,8 @@ class SharedAccessTokens(AccessTokens):
     """Checks access tokens of all replicas. What was revoked is known by a copy."""
 
     def __init__(self, at: Addresses, state: SharedState, now: Callable[[], float]) -> None:
-        super().__init__(at, None, now)
+        super().__init__(at, now)
         self._state = state
-
-    def is_valid(self, authentication: Authentication) -> bool:
-        is_ours = authentication.provider == "login"
-        return is_ours and self._verified.is_valid(authentication, self._list_revoked())
 
     def forget(self) -> None:
         """Do nothing: what was revoked here is known already."""
@@ -402,14 +389,6 @@ def _request_key(secret: str, kind: type) -> str:
 def _name_of(id: str) -> str:
     """Return the name of a login's entry."""
     return id[:18]
-
-
-def _decode_login(entry: StoredEntry) -> SharedLogin | None:
-    try:
-        return decode_as(entry.value, SharedLogin)
-    except DecodeError as exc:  # of another version
-        log.debug("a login in the shared store cannot be read: %s", exc)
-        return None
 
 
 def _busy() -> StoreUnavailable:

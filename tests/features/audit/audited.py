@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -62,22 +63,37 @@ class Audited:
         return uses_in(self.trail.directory)
 
 
-def read_lines(directory: Path) -> list[dict[str, Json]]:
-    """Return the lines of a log, whose chain is whole."""
+def read_lines(directory: Path, *, was_killed: bool = False) -> list[dict[str, Json]]:
+    """Return the lines of a log, whose chain is whole.
+
+    If its writer was killed, which the system may do in the middle of a write, a line may be cut short where the next
+    one names it.
+    """
     found: list[dict[str, Json]] = []
-    prev = chain.ZERO
+    prev, torn = chain.ZERO, b""
     for file in days.list_files(directory):
         for data in file.read_bytes().splitlines():
-            link = chain.read_link(data)
+            try:
+                link = chain.read_link(data)
+            except chain.Damaged:
+                assert was_killed
+                assert not torn
+                torn = data
+                continue
             assert link.prev == prev
             prev = link.hash
             found.append(json.loads(data))
+            if torn:
+                detail = found[-1]["detail"]
+                assert (detail["reason"], detail["sha256"]) == ("torn", hashlib.sha256(torn).hexdigest())
+                torn = b""
+    assert not torn
     return found
 
 
-def uses_in(directory: Path) -> list[dict[str, Json]]:
+def uses_in(directory: Path, *, was_killed: bool = False) -> list[dict[str, Json]]:
     """Return the lines of a log that are about the use of a server, and no other events."""
-    return [line for line in read_lines(directory) if line["event"] in USES]
+    return [line for line in read_lines(directory, was_killed=was_killed) if line["event"] in USES]
 
 
 @contextlib.asynccontextmanager

@@ -54,7 +54,6 @@ async def test_a_client_uses_all_that_two_servers_offer(journey: OfProgram, tmp_
 @pytest.mark.parametrize(
     "journey",
     [
-        clients.test_the_python_sdk_hears_of_a_list_that_has_changed,
         clients.test_the_python_sdk_gets_what_it_missed_while_its_connections_were_cut,
         clients.test_the_inspector_lists_and_calls,
         clients.test_mcporter_lists_and_calls,
@@ -63,6 +62,12 @@ async def test_a_client_uses_all_that_two_servers_offer(journey: OfProgram, tmp_
 async def test_a_client_of_one_server_misses_nothing(journey: OfProgram, tmp_path: Path) -> None:
     async with serving_http(tmp_path, {"a": full("--name", "a")}) as program:
         await journey(program)
+
+
+async def test_a_client_hears_of_a_list_that_has_changed_where_replicas_stay_connected(tmp_path: Path) -> None:
+    stays = {"connect": "eager", "idle_timeout": "never"}
+    async with serving_http(tmp_path, {"a": {**full("--name", "a"), **stays}}) as program:
+        await clients.test_the_python_sdk_hears_of_a_list_that_has_changed(program)
 
 
 async def test_the_typescript_sdk_uses_all_that_two_servers_offer(typescript: list[str], tmp_path: Path) -> None:

@@ -179,7 +179,7 @@ class ShakyStore(LocalStore):
 async def test_a_store_that_is_behind_makes_no_replica_accept_what_was_revoked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("dynamic_mcp.face.auth.shared_tokens._FILL_AGAIN_S", 0.01)
+    monkeypatch.setattr("dynamic_mcp.system.store_copies.FILL_AGAIN_S", 0.01)
     store = ShakyStore()
     tokens, provider = SharedTokenStore(store), SharedBearerProvider(BearerAuth(), SharedTokens(store))
     try:
