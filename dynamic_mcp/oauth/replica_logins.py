@@ -17,7 +17,7 @@ from hashlib import sha256
 from weakref import WeakSet
 
 import msgspec
-from msgspec import DecodeError, Struct, structs
+from msgspec import Struct, structs
 from msgspec.structs import replace as with_fields
 
 from dynamic_mcp.config.resolved import Remote
@@ -25,18 +25,17 @@ from dynamic_mcp.identity import Principal
 from dynamic_mcp.oauth.credentials import Login, Token
 from dynamic_mcp.oauth.store import LoginUnavailable, key
 from dynamic_mcp.system.bounded import BoundedDict
-from dynamic_mcp.system.decoding import decode_as
 from dynamic_mcp.system.shared_store import (
     ABSENT,
     LONGEST_S,
     Lease,
     SharedStore,
-    StoredEntry,
+    StoreFailure,
     StoreSpace,
     StoreUnavailable,
     Version,
 )
-from dynamic_mcp.system.task_set import TaskSet
+from dynamic_mcp.system.store_copies import Refill
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +91,7 @@ class ReplicaLogins:
         self._changes: BoundedDict[str, int] = BoundedDict(_MAX_LOGINS)
         self._losses = 0
         self._opened: WeakSet[ReplicaLogin] = WeakSet()
-        self._tasks = TaskSet(log)
+        self._refill = Refill(store, self._fill, what="logins at servers")
         self._ends: list[Callable[[], None]] = [
             store.subscribe(LOGINS, self._on_change),
             store.subscribe(RENEWALS, self._on_release),
@@ -111,10 +110,9 @@ class ReplicaLogins:
             entries = await self.store.list_entries(PERSONS)
         found: list[Principal] = []
         for each in entries:
-            with contextlib.suppress(DecodeError):
-                person = decode_as(each.value, LoginPerson).person
-                if each.name == key(with_fields(remote, login_of=person)):
-                    found.append(person)
+            listed = each.read(LoginPerson)
+            if listed is not None and each.name == key(with_fields(remote, login_of=listed.person)):
+                found.append(listed.person)
         return sorted(found, key=lambda each: (each.subject, each.issuer))
 
     def stamp(self, name: str) -> tuple[int, int]:
@@ -128,8 +126,7 @@ class ReplicaLogins:
         ends, self._ends = self._ends, []
         for end in ends:
             end()
-        self._tasks.cancel_all()
-        await self._tasks.wait()
+        await self._refill.close()
 
     def _on_change(self, message: bytes | None) -> None:
         if message is None:
@@ -143,10 +140,13 @@ class ReplicaLogins:
         released.set()
 
     def _on_reset(self) -> None:
-        """Called when the store may have been emptied: it gets the logins that are known here."""
+        """Called when the store may have been emptied."""
         self.settled_at = time.monotonic() + _SETTLE_S
+
+    async def _fill(self) -> None:
+        """Write the logins that are known here. Raises StoreUnavailable."""
         for each in [*self._opened]:
-            self._tasks.create(each.restore(each.known), name="a login for an emptied store")
+            await each.restore()
 
 
 class ReplicaLogin:
@@ -223,22 +223,24 @@ class ReplicaLogin:
         login, is_new = self._unsaved
         return await self.write(login, is_new=is_new)
 
-    async def restore(self, known: UpstreamLogin) -> None:
-        """Write what is known again, unless a replica knows a later login."""
-        if not known.number:
-            return
-        try:
-            for _ in range(_MAX_TRIES):
-                entry = await self._store.get(LOGINS, self._name)
-                there = None if entry is None else _decode(entry)
-                if there is not None and there.number >= known.number:
-                    return
-                self._version = ABSENT if entry is None else entry.version
+    async def restore(self) -> None:
+        """Write what is known again, unless a replica knows a later login. Raises StoreUnavailable."""
+        for _ in range(_MAX_TRIES):
+            known = self.known
+            entry = await self._store.get(LOGINS, self._name)
+            there = None if entry is None else entry.read(UpstreamLogin)
+            if not known.number or (there is not None and there.number >= known.number):
+                return
+            self._version = ABSENT if entry is None else entry.version
+            try:
                 if await self._put(known):
                     await self._write_person(known.login)
                     return
-        except StoreUnavailable as exc:
-            log.warning("the login to %s may be missing in the shared store: %s", self._remote.url, exc)
+            except StoreUnavailable as exc:
+                if exc.failure is not StoreFailure.FULL:
+                    raise
+                log.warning("the login to %s is not kept in the shared store: %s", self._remote.url, exc)
+                return
 
     # --- renewal ---------------------------------------------------------------------------------------
 
@@ -321,7 +323,7 @@ class ReplicaLogin:
         if entry is None:  # one that has ended is there, so that this one was lost
             self._version = ABSENT
             return
-        found = _decode(entry)
+        found = entry.read(UpstreamLogin)
         if found is None:
             raise LoginUnavailable("it was written by another version")
         self._version = entry.version
@@ -366,14 +368,6 @@ def _explained() -> Iterator[None]:
         yield
     except StoreUnavailable as exc:
         raise LoginUnavailable(str(exc)) from exc
-
-
-def _decode(entry: StoredEntry) -> UpstreamLogin | None:
-    try:
-        return decode_as(entry.value, UpstreamLogin)
-    except DecodeError as exc:  # of another version
-        log.debug("a login in the shared store cannot be read: %s", exc)
-        return None
 
 
 def _is_same_login(one: Login | None, other: Login | None) -> bool:
