@@ -148,6 +148,8 @@ class Proxy:
     def set_shared_store(self, store: SharedStore | None) -> None:
         if store is not self._services.shared_store:
             self._chains.share(store)
+            if (logins := self._logins()) is not None:
+                logins.share(store)
 
     def count_with(self, open_counts: Callable[[], SharedStore]) -> None:
         """Count calls for limits in a store, which is opened once a limit wants it. To be called before any call."""
@@ -226,6 +228,8 @@ class Proxy:
         if logins is not None:
             logins.on_login = self._note_login
             logins.link_mark = lambda: "" if self.replicas is None else self.replicas.link_mark
+            if self._services.shared_store is not None:
+                logins.share(self._services.shared_store)
         return logins
 
     @property

@@ -24,7 +24,7 @@ from dynamic_mcp.system.shared_store import (
     StoreSpace,
     Wait,
 )
-from dynamic_mcp.system.store_copies import Copies, Mirror
+from dynamic_mcp.system.store_copies import Mirror
 from tests.features.cluster.store_servers import (
     PROGRAMS,
     StoreServer,
@@ -306,19 +306,6 @@ async def test_a_mirror_that_is_cancelled_when_a_message_comes_ends(
     keeping.cancel()
     ended, _ = await asyncio.wait([keeping], timeout=5)
     assert ended == {keeping}
-
-
-async def test_a_copy_is_forgotten_when_another_replica_changes_it(one: SharedStore, other: SharedStore) -> None:
-    copies = Copies(one, LISTED, fresh_for_s=1000)
-    await until_heard(one, LISTED)
-    assert await copies.get("a") is None
-    await other.put(LISTED, "a", b"1", 60)
-
-    async def is_known() -> bool:
-        return await copies.get("a") is not None
-
-    await until_true(is_known)
-    copies.close()
 
 
 async def test_a_closed_store_says_so(one: SharedStore) -> None:
