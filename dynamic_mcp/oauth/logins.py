@@ -39,6 +39,8 @@ class Logins:
         self.base_url: str | None = None
         self.on_login: Callable[[str, Principal | None], None] = lambda group, person: None
         """Called after each login with the group and the user, who is None for the local user."""
+        self.link_mark: Callable[[], str] = str
+        """Returns what names of links begin with, where several processes serve the same clients."""
         self._folder = folder
         self._command = command
         self._environment = environment
@@ -103,7 +105,7 @@ class Logins:
         """The links by which users log in."""
         from dynamic_mcp.oauth.links import LoginLinks
 
-        return LoginLinks(lambda: self.base_url)
+        return LoginLinks(lambda: self.base_url, mark=lambda: self.link_mark())
 
     def send_link(self, group: str, remote: Remote) -> LoginLink | None:
         """Return a link for the user whose login the server gets; None if logins by link are not possible."""

@@ -126,6 +126,7 @@ class LoginStore:
         self._store.save(login)
         with contextlib.suppress(OSError):
             self._folder.chmod(0o700)
+            paths.make_private(self._folder)
 
     def delete(self) -> None:
         """Delete the login. Raises OSError."""

@@ -227,6 +227,7 @@ class Proxy:
         logins = None if self._open_logins is None else self._open_logins()
         if logins is not None:
             logins.on_login = self._note_login
+            logins.link_mark = lambda: "" if self.replicas is None else self.replicas.link_mark
             if self._services.shared_store is not None:
                 logins.share(self._services.shared_store)
         return logins

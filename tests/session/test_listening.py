@@ -20,6 +20,8 @@ TOOLS_CHANGED = "notifications/tools/list_changed"
 class OtherReplicas:
     """Replicas that leave the ids of tasks as they are."""
 
+    link_mark = ""
+
     @property
     def task_ids(self) -> TaskSigner:
         return self
