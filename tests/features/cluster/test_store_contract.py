@@ -107,6 +107,21 @@ async def test_a_later_value_replaces_an_earlier_one(one: SharedStore, other: Sh
     assert found.version == second
 
 
+@pytest.mark.parametrize("space", [PLAIN, StoreSpace("many", most_listed=2000)])
+async def test_all_entries_of_any_space_can_be_read(one: SharedStore, other: SharedStore, space: StoreSpace) -> None:
+    names = {f"näme {number}:*" for number in range(700)}
+    for name in names:
+        await one.put(space, name, name.encode(), 60)
+    await one.put(StoreSpace(f"{space.name}-2"), "of another space", b"1", 60)
+    await one.put(space, "gone", b"1", 60)
+    await one.delete(space, "gone")
+    found = [each async for each in other.scan(space)]
+    assert {each.name for each in found} == names
+    assert len(found) == len(names)
+    assert all(each.value == each.name.encode() for each in found)
+    assert await one.delete(space, found[0].name, expected=found[0].version)
+
+
 async def test_an_entry_expires(one: SharedStore) -> None:
     await one.put(PLAIN, "a", b"1", 0.02)
     await one.put(LISTED, "a", b"1", 0.02)
