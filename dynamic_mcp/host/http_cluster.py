@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.face.http.cluster import ReplicaSet
+from dynamic_mcp.face.http.cluster import OwnReplica, ReplicaSet
 from dynamic_mcp.face.http.core import HttpFace
 from dynamic_mcp.features import table
 from dynamic_mcp.proxy.proxy import Proxy
@@ -88,13 +88,16 @@ class ClusterControl:
         old, self._cluster, self._applied = self._cluster, None, wanted
         if feature is not None and settings is not None:
             self._cluster = feature.load(feature.cluster).make_service(
-                settings, config.max_message_bytes, lambda: self._proxy.parked_calls.process
+                settings, config.max_message_bytes, self._describe_own()
             )
             await self._cluster.open()
         face.cluster = self._cluster
         self._proxy.join_replicas(self._cluster)
         if old is not None:
             self._background.create(_end(old), name="end of the way to other replicas")
+
+    def _describe_own(self) -> OwnReplica:
+        return OwnReplica(lambda: self._proxy.parked_calls.process, self._proxy.find_opened_apps)
 
     def _settings(self, feature: table.Feature, config: Config) -> object:
         """Return the settings of the feature; to a worker, the others are the replicas."""

@@ -102,11 +102,10 @@ class Proxy:
         self._elicitations = cache(self._create_elicitations)
         self._tasks, self._results = cache(self._create_tasks), cache(self._create_results)
         self._search, self._resources = cache(self._create_search), cache(self._create_resources)
-        self._open_apps = cache(_create_open_apps)
+        self._open_apps = cache(self._create_open_apps)
         self._skills = cache(self._create_skills)
         opener = opener or partial(open_link, logins=self._logins)
         self.groups = Groups(base, self, opener=opener, catalog_store=catalog_store)
-        self.replicas: Replicas | None = None
         self.is_initialized = asyncio.Event()  # a client has been greeted
         self.changed = asyncio.Event()  # its clients, or the state of a group; who waits for it clears it
         self._subscriptions = Subscriptions(self.view_for, self._surface_for, self._snapshot)
@@ -139,6 +138,15 @@ class Proxy:
         from dynamic_mcp.proxy.resources import Resources
 
         return Resources(self._chains, self._results(), self._resource_subscriptions, self._open_apps)
+
+    def _create_open_apps(self) -> OpenApps:
+        from dynamic_mcp.proxy.apps import OpenApps
+
+        return OpenApps(self._services)
+
+    def find_opened_apps(self, key: str) -> list[str]:
+        """Return the groups of which a client without a session has read a page here; `key` says who it is."""
+        return self._open_apps().groups_of(key)
 
     @property
     def shared_store(self) -> SharedStore | None:
@@ -235,8 +243,9 @@ class Proxy:
     def _create_results(self) -> ResultStore:
         from dynamic_mcp.proxy.result_store import ResultStore
 
-        results = ResultStore()
+        results = ResultStore(self._services)
         self._releases.append(results.release)
+        self._parts.push_async_callback(results.close)
         return results
 
     def _read_uses(self) -> ToolUses:
@@ -254,9 +263,13 @@ class Proxy:
 
     def join_replicas(self, replicas: Replicas | None) -> None:
         """Be one of several replicas from now on; None is alone."""
-        self.replicas = replicas
-        self._services.task_ids = None if replicas is None else replicas.task_ids
+        self._services.replicas = replicas
         self._subscriptions.has_replicas = replicas is not None
+
+    @property
+    def replicas(self) -> Replicas | None:
+        """The processes that serve the same clients; None if this one is alone."""
+        return self._services.replicas
 
     @property
     def approvals(self) -> ApprovalCounts | None:
@@ -648,9 +661,3 @@ class Proxy:
         if not changers:
             return snapshot
         return {name: None if each is None else [*each, *changers] for name, each in snapshot.items()}
-
-
-def _create_open_apps() -> OpenApps:
-    from dynamic_mcp.proxy.apps import OpenApps
-
-    return OpenApps()

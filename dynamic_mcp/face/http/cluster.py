@@ -20,12 +20,24 @@ PEER_PATH = b"/cluster"
 class PeerAuthentication(Authentication, frozen=True):
     """The sender of a request as another replica has found out, which looks after its validity."""
 
+    @property
+    def of_client(self) -> Authentication:
+        """The same of a request that came from the client itself."""
+        return Authentication(self.principal, self.provider, self.roles, self.claims, self.scopes)
+
 
 class PeerRequest(Struct, frozen=True):
     """A request that another replica has passed on: the head that its client sent, with the client's address."""
 
     head: RequestHead
     authentication: PeerAuthentication
+
+
+class OwnReplica(Struct, frozen=True):
+    """What others may ask this replica: its process, in states of calls that wait, and whose apps a client shows."""
+
+    process: Callable[[], str] = str
+    find_opened_apps: Callable[[str], list[str]] = lambda key: []
 
 
 class ReplicaSet(Replicas, Protocol):
