@@ -88,16 +88,17 @@ class ClusterControl:
         old, self._cluster, self._applied = self._cluster, None, wanted
         if feature is not None and settings is not None:
             self._cluster = feature.load(feature.cluster).make_service(
-                settings, config.max_message_bytes, self._describe_own()
+                settings, config.max_message_bytes, self._describe_own(face)
             )
             await self._cluster.open()
         face.cluster = self._cluster
         self._proxy.join_replicas(self._cluster)
+        face.share(self._proxy.shared_store if self._cluster is not None else None)
         if old is not None:
             self._background.create(_end(old), name="end of the way to other replicas")
 
-    def _describe_own(self) -> OwnReplica:
-        return OwnReplica(lambda: self._proxy.parked_calls.process, self._proxy.find_opened_apps)
+    def _describe_own(self, face: HttpFace) -> OwnReplica:
+        return OwnReplica(lambda: self._proxy.parked_calls.process, self._proxy.find_opened_apps, face.recover)
 
     def _settings(self, feature: table.Feature, config: Config) -> object:
         """Return the settings of the feature; to a worker, the others are the replicas."""

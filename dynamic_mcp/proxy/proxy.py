@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Raw, structs
 
 from dynamic_mcp.client import OURSELVES, Client, User
-from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.config.resolved import Config, Program, Share
 from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.features.table import FEATURES, Feature
 from dynamic_mcp.groups.assignment import Place
@@ -265,6 +265,15 @@ class Proxy:
         """Be one of several replicas from now on; None is alone."""
         self._services.replicas = replicas
         self._subscriptions.has_replicas = replicas is not None
+
+    def find_wishes(self, client: Client) -> tuple[str, tuple[str, ...]] | None:
+        """Return the log level and the resources that a client has asked for.
+
+        None if a server of it knows its session, so that no other process can go on with that.
+        """
+        if not all(_is_same_elsewhere(group.group) for group in self.view_for(client)):
+            return None
+        return self._subscriptions.level_of(client), self._resource_subscriptions.uris_of(client)
 
     @property
     def replicas(self) -> Replicas | None:
@@ -661,3 +670,10 @@ class Proxy:
         if not changers:
             return snapshot
         return {name: None if each is None else [*each, *changers] for name, each in snapshot.items()}
+
+
+def _is_same_elsewhere(group: Group) -> bool:
+    """Return whether a session can use a server over another process as it does over this one."""
+    config = group.config
+    is_own = config.share is Share.SESSION or (config.share is Share.AUTO and group.asks)
+    return not is_own and not isinstance(config.upstream, Program)

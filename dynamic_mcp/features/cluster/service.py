@@ -107,12 +107,38 @@ class ClusterService:
             notes.passage = passage
         return self._relay(arrival, passage, cors)
 
+    def is_own_id(self, arrival: Arrival, session_id: bytes) -> bool:
+        principal = arrival.authentication.principal
+        return self._ids.owner_of(session_id, principal, arrival.route, is_old=False) is not None
+
+    def pass_on(self, arrival: Arrival, replica: str, cors: Headers, *, is_last: bool) -> BodyReceiver:
+        return self._relay(arrival, self._open_passage(arrival, replica), cors, is_last=is_last)
+
+    def hand_over(self, arrival: Arrival, cors: Headers) -> BodyReceiver | None:
+        others = [each for each in self.peers.names if each != self.settings.replica]
+        return self.pass_on(arrival, others[self._forwarded % len(others)], cors, is_last=True) if others else None
+
+    async def recover(self, relay: Relay) -> BodyReceiver | Response | None:
+        return None if self._own.recover is None else await self._own.recover(relay.arrival)
+
     def _open_passage(self, arrival: Arrival, owner: str) -> Passage:
         return Passage(owner, arrival.authentication, arrival.route, arrival.forwarding, self._signer)
 
-    def _relay(self, arrival: Arrival, passage: Passage, cors: Headers, *, needs_client: bool = False) -> Relay:
+    def _relay(
+        self,
+        arrival: Arrival,
+        passage: Passage,
+        cors: Headers,
+        *,
+        needs_client: bool = False,
+        is_last: bool = False,
+    ) -> Relay:
         self._forwarded += 1
-        relay = Relay(self, arrival, passage, self._max_body_bytes, cors=cors, needs_client=needs_client)
+        may_recover = not needs_client and not is_last and self._own.recover is not None
+        relay = Relay(
+            self, arrival, passage, self._max_body_bytes,
+            cors=cors, needs_client=needs_client, may_recover=may_recover,
+        )  # fmt: skip
         self._relays.add(relay)
         return relay
 
@@ -239,6 +265,9 @@ class ClusterService:
 
     def begin_search(self, relay: Relay) -> None:
         self._work.create(relay.search(), name="look for the replica of a session")
+
+    def begin_recovery(self, relay: Relay) -> None:
+        self._work.create(relay.recover(), name="go on with the session of another replica")
 
     def end(self, relay: Relay, end: RelayEnd) -> None:
         self._relays.discard(relay)

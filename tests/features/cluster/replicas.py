@@ -41,6 +41,8 @@ class Replica:
 
     def __init__(self, name: str, port: int, peers: Sequence[str], **settings: Any) -> None:  # Any: fields of Cluster
         self.name = name
+        self.peers = peers
+        self.store_url: str | None = None
         self.url = f"http://127.0.0.1:{port}"
         self.opener = Opener(up=[settings.pop("server", FullUpstream)(name=name)])
         self._cluster = cluster = Cluster(peers=tuple(peers), keys=settings.pop("keys", (KEY,)), name=name)
@@ -61,6 +63,7 @@ class Replica:
 
     async def apply(self, *, listen: TcpAddress | None = None, **cluster: Any) -> None:  # Any: fields of Cluster
         """Serve with other settings of the cluster from now on, and at another address if there is one."""
+        self.store_url = cluster.get("store")
         if listen is not None:
             self._http = replace(self._http, listen=listen)
         self._config = replace(self._config, cluster=replace(self._cluster, **cluster))
