@@ -23,6 +23,8 @@ log = logging.getLogger("dynamic_mcp")
 
 # How long requests that were passed on by old settings may take.
 _FINISH_WITHIN_S = 120.0
+# How long the start may wait for the store, which may be away.
+_SHARED_WITHIN_S = 1.0
 # In the folder of the workers, which ends with their supervisor.
 _COUNTS = "counts.db"
 
@@ -62,6 +64,8 @@ class ClusterControl:
         self._before = self._proxy.shared_store, self._store_of
         self._proxy.set_shared_store(store)
         self._store_of = config.cluster
+        if store is not None:
+            await self._proxy.wait_for_shared(_SHARED_WITHIN_S)
 
     async def revert_store(self) -> None:
         """Share what was shared before, since nothing else of the config can be applied."""

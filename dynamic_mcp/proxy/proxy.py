@@ -156,6 +156,11 @@ class Proxy:
     def set_shared_store(self, store: SharedStore | None) -> None:
         if store is not self._services.shared_store:
             self._chains.share(store)
+            self._gates.share(store)
+
+    async def wait_for_shared(self, within_s: float) -> None:
+        """Wait until it is known what decides about security at other replicas, for so long at most."""
+        await self._gates.wait_for_shared(within_s)
 
     def count_with(self, open_counts: Callable[[], SharedStore]) -> None:
         """Count calls for limits in a store, which is opened once a limit wants it. To be called before any call."""

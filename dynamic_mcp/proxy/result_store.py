@@ -11,7 +11,7 @@ import re
 import secrets
 from collections.abc import Iterable
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import parse_qsl
 
 from msgspec import Struct
@@ -20,12 +20,14 @@ from dynamic_mcp.client import Client
 from dynamic_mcp.errors import InvalidArguments, NotFound
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.chain import Services
+from dynamic_mcp.proxy.kept_text import KeptText
 from dynamic_mcp.proxy.view import GroupView, View
 from dynamic_mcp.tools.results import Keep, Mark
 
 if TYPE_CHECKING:  # loaded with a store
+    from dynamic_mcp.proxy.request import IdSigner
     from dynamic_mcp.proxy.shared_results import SharedResults
+    from dynamic_mcp.system.shared_store import SharedStore
 
 ROOT = "dynamic-mcp://results/"
 # A client has so many results and so many characters; one result may be longer than all of that.
@@ -42,23 +44,20 @@ class StoreSize(Struct, frozen=True):
     characters: int
 
 
-class KeptText(Struct, frozen=True):
-    """A text from `tools`, each after its group: a client that may not use one of them may not read it.
+class ResultServices(Protocol):
+    """What signs the ids of results, and has copies of them, if other replicas serve the same clients."""
 
-    If it `is_marked`, it is shown with the marks of `group`.
-    """
+    @property
+    def result_ids(self) -> IdSigner | None: ...
 
-    text: str
-    media_type: str
-    group: str
-    tools: tuple[tuple[str, str], ...]
-    is_marked: bool
+    @property
+    def shared_store(self) -> SharedStore | None: ...
 
 
 class ResultStore:
     """The results that are kept, by client."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: ResultServices) -> None:
         self._services = services
         self._of: dict[Client, dict[str, tuple[KeptText, Mark | None]]] = {}
         self._lock = Lock()

@@ -16,7 +16,7 @@ from msgspec import Struct
 from dynamic_mcp.client import Client
 from dynamic_mcp.identity import Principal
 from dynamic_mcp.mcp import wire
-from dynamic_mcp.proxy.result_store import KeptText
+from dynamic_mcp.proxy.kept_text import KeptText
 from dynamic_mcp.system.shared_store import SharedStore, StoreSpace, StoreUnavailable
 from dynamic_mcp.system.task_set import TaskSet
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from msgspec import Raw
 
@@ -18,17 +18,16 @@ from dynamic_mcp.face.http.cluster import MOVED, PeerAuthentication, ReplicaSet
 from dynamic_mcp.face.http.deferred import RecoveredRequest
 from dynamic_mcp.face.http.exchange import BodyReceiver, Response
 from dynamic_mcp.face.http.modern import is_legacy
+from dynamic_mcp.face.http.responses import Headers
 from dynamic_mcp.face.http.session import ENDED, HttpSession
 from dynamic_mcp.face.http.session_records import SessionRecord, SessionRecords
+from dynamic_mcp.identity import Authentication
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.system.bounded import BoundedDict
 from dynamic_mcp.system.shared_store import LONGEST_S, SharedStore, StoreUnavailable
 from dynamic_mcp.system.task_set import TaskSet
-
-if TYPE_CHECKING:
-    from dynamic_mcp.face.http.core import HttpFace
 
 log = logging.getLogger("dynamic_mcp")
 
@@ -37,11 +36,38 @@ _MOST_MOVED = 10_000
 _RESTORE_WITHIN_S = 10.0
 
 
+class MovingSessions(Protocol):
+    """The sessions of the HTTP face, some of which move."""
+
+    @property
+    def max_body_bytes(self) -> int: ...
+
+    def find_session(self, id: bytes) -> HttpSession | None: ...
+
+    def add_session(self, id: str, arrival: Arrival, *, moves: int) -> HttpSession:
+        """Begin a session that has moved so often."""
+        ...
+
+    def end(self, session: HttpSession) -> None: ...
+
+    def make_room(self, authentication: Authentication) -> Response | None:
+        """End a session if there is no room for another one; return a refusal if that is not possible."""
+        ...
+
+    def serve(self, arrival: Arrival) -> BodyReceiver | Response: ...
+
+    def cors_of(self, arrival: Arrival) -> Headers: ...
+
+    async def recover(self, arrival: Arrival) -> BodyReceiver | Response | None:
+        """Call `SessionMoves.recover`, unless this replica ends."""
+        ...
+
+
 class SessionMoves:
     """Keeps the records of this replica's sessions, and goes on with those of others."""
 
     def __init__(
-        self, face: HttpFace, proxy: Proxy, cluster: ReplicaSet, store: SharedStore, *,
+        self, face: MovingSessions, proxy: Proxy, cluster: ReplicaSet, store: SharedStore, *,
         process: str, kept_for_s: float,
     ) -> None:  # fmt: skip
         self.store = store
