@@ -1,8 +1,8 @@
 """What users have allowed, or denied, for later calls, at all replicas that share a store.
 
 A grant for one call is taken out of the store by the replica that uses it, so of all replicas one does. One for an
-hour or a session is looked up in a copy, and none holds while that may be old: then users are asked again. A client
-of a revision without sessions has the same grants at all replicas; those for other sessions stay with them.
+hour or a session is looked up in a copy, and none holds while that may be old: then users are asked again. A session
+is the same at all replicas over HTTP, also where its client has none and is known by what it says of itself.
 """
 
 from __future__ import annotations
@@ -267,10 +267,8 @@ def _decode(entry: StoredEntry) -> SharedGrant | None:
 def _session_name(session: Hashable) -> str | None:
     """Return what a session is at all replicas; None if it is one of this replica."""
     client: Any = session  # Any: only clients are sessions
-    if not client.hello.revision.is_stateless:
-        return None
-    info = (bytes(client.hello.capabilities), bytes(client.hello.client_info))
-    return digest([client.principal, client.only, client.profile, *info])
+    shared_id: str = client.shared_id
+    return shared_id or None
 
 
 def digest(value: object) -> str:

@@ -56,8 +56,8 @@ class AskingReplica:
         info = {"name": name, "version": "1"}
         return ModernClient(self.proxy, capabilities={}, info=info, authentication=person(subject, "dev"))
 
-    async def join_session(self) -> Client:
-        client = Client(self.proxy, authentication=person("ann", "dev"))
+    async def join_session(self, shared_id: str = "") -> Client:
+        client = Client(self.proxy, authentication=person("ann", "dev"), shared_id=shared_id)
         await client.initialize()
         return client
 
@@ -174,6 +174,18 @@ async def test_a_client_without_sessions_has_what_was_allowed_for_its_session_at
     await one.decide(await one.asks(), "session")
     assert text_of(await other.call(args={"path": "/other"})) == "done"
     assert (await other.call(other.join(name="another client")))["isError"]
+
+
+async def test_what_is_allowed_for_a_session_goes_on_with_it_at_another_replica(two: Two) -> None:
+    one, other = two
+    session = await one.join_session("a session")
+    calling = asyncio.create_task(session.call(*_DELETE, **_WITH_PROGRESS))
+    await one.decide((await one.waits()).id, "session")
+    assert text_of(await calling) == "done"
+    session.session.close()
+    moved = await other.join_session("a session")
+    assert text_of(await moved.call(*_DELETE)) == "done"
+    assert (await (await other.join_session("another one")).call(*_DELETE))["isError"]
 
 
 async def test_what_is_allowed_for_a_session_of_a_replica_is_for_no_other(two: Two) -> None:
