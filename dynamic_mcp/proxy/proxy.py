@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Raw, structs
 
 from dynamic_mcp.client import OURSELVES, Client, User
-from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.config.resolved import Config, Program, Share
 from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.features.table import FEATURES, Feature
 from dynamic_mcp.groups.assignment import Place
@@ -102,11 +102,10 @@ class Proxy:
         self._elicitations = cache(self._create_elicitations)
         self._tasks, self._results = cache(self._create_tasks), cache(self._create_results)
         self._search, self._resources = cache(self._create_search), cache(self._create_resources)
-        self._open_apps = cache(_create_open_apps)
+        self._open_apps = cache(self._create_open_apps)
         self._skills = cache(self._create_skills)
         opener = opener or partial(open_link, logins=self._logins)
         self.groups = Groups(base, self, opener=opener, catalog_store=catalog_store)
-        self.replicas: Replicas | None = None
         self.is_initialized = asyncio.Event()  # a client has been greeted
         self.changed = asyncio.Event()  # its clients, or the state of a group; who waits for it clears it
         self._subscriptions = Subscriptions(self.view_for, self._surface_for, self._snapshot)
@@ -140,6 +139,15 @@ class Proxy:
 
         return Resources(self._chains, self._results(), self._resource_subscriptions, self._open_apps)
 
+    def _create_open_apps(self) -> OpenApps:
+        from dynamic_mcp.proxy.apps import OpenApps
+
+        return OpenApps(self._services)
+
+    def find_opened_apps(self, key: str) -> list[str]:
+        """Return the groups of which a client without a session has read a page here; `key` says who it is."""
+        return self._open_apps().groups_of(key)
+
     @property
     def shared_store(self) -> SharedStore | None:
         """What this process shares with other replicas; None if its config names no store."""
@@ -150,6 +158,11 @@ class Proxy:
             self._chains.share(store)
             if (logins := self._logins()) is not None:
                 logins.share(store)
+            self._gates.share(store)
+
+    async def wait_for_shared(self, within_s: float) -> None:
+        """Wait until it is known what decides about security at other replicas, for so long at most."""
+        await self._gates.wait_for_shared(within_s)
 
     def count_with(self, open_counts: Callable[[], SharedStore]) -> None:
         """Count calls for limits in a store, which is opened once a limit wants it. To be called before any call."""
@@ -240,8 +253,9 @@ class Proxy:
     def _create_results(self) -> ResultStore:
         from dynamic_mcp.proxy.result_store import ResultStore
 
-        results = ResultStore()
+        results = ResultStore(self._services)
         self._releases.append(results.release)
+        self._parts.push_async_callback(results.close)
         return results
 
     def _read_uses(self) -> ToolUses:
@@ -259,9 +273,22 @@ class Proxy:
 
     def join_replicas(self, replicas: Replicas | None) -> None:
         """Be one of several replicas from now on; None is alone."""
-        self.replicas = replicas
-        self._services.task_ids = None if replicas is None else replicas.task_ids
+        self._services.replicas = replicas
         self._subscriptions.has_replicas = replicas is not None
+
+    def find_wishes(self, client: Client) -> tuple[str, tuple[str, ...]] | None:
+        """Return the log level and the resources that a client has asked for.
+
+        None if a server of it knows its session, so that no other process can go on with that.
+        """
+        if not all(_is_same_elsewhere(group.group) for group in self.view_for(client)):
+            return None
+        return self._subscriptions.level_of(client), self._resource_subscriptions.uris_of(client)
+
+    @property
+    def replicas(self) -> Replicas | None:
+        """The processes that serve the same clients; None if this one is alone."""
+        return self._services.replicas
 
     @property
     def approvals(self) -> ApprovalCounts | None:
@@ -655,7 +682,8 @@ class Proxy:
         return {name: None if each is None else [*each, *changers] for name, each in snapshot.items()}
 
 
-def _create_open_apps() -> OpenApps:
-    from dynamic_mcp.proxy.apps import OpenApps
-
-    return OpenApps()
+def _is_same_elsewhere(group: Group) -> bool:
+    """Return whether a session can use a server over another process as it does over this one."""
+    config = group.config
+    is_own = config.share is Share.SESSION or (config.share is Share.AUTO and group.asks)
+    return not is_own and not isinstance(config.upstream, Program)

@@ -67,7 +67,7 @@ class Resources:
     async def read(self, request: Request) -> Frame:
         """Answer `resources/read` with the owner's unchanged result; for an unlisted URI, ask all groups."""
         params, uri = resource_params(request)
-        result = self._results.read(request.client, uri, request.view)
+        result = await self._results.read(request.client, uri, request.view)
         if result is not None:
             return result
         owner = await find_resource(request, uri)

@@ -338,6 +338,12 @@ class Session:
             self.is_initialized = False
             raise
 
+    def restore(self, revision: str, capabilities: Raw, client_info: Raw) -> None:
+        """Be the session of a client that has begun it at another process."""
+        self._capabilities = wire.members(capabilities)
+        self.hello = ClientInfo(revisions.negotiate(revision), capabilities, client_info)
+        self.is_initialized = True
+
     def _send_answer(self, line: bytes) -> None:
         if line:
             self._send(line)

@@ -7,7 +7,7 @@ import pytest
 from dynamic_mcp.client import Client
 from dynamic_mcp.proxy import subscriptions
 from dynamic_mcp.proxy.proxy import Proxy
-from dynamic_mcp.proxy.request import ReplicaStatus, TaskSigner
+from dynamic_mcp.proxy.request import IdSigner, ReplicaStatus
 from tests.fakes import FullUpstream, Json, Opener, config_of, group_config, settled
 from tests.modern_client import PREFIX, ModernClient, modern_client_of
 
@@ -18,13 +18,20 @@ TOOLS_CHANGED = "notifications/tools/list_changed"
 
 
 class OtherReplicas:
-    """Replicas that leave the ids of tasks as they are."""
+    """Replicas that leave ids as they are."""
 
     link_mark = ""
 
     @property
-    def task_ids(self) -> TaskSigner:
+    def task_ids(self) -> IdSigner:
         return self
+
+    @property
+    def result_ids(self) -> IdSigner:
+        return self
+
+    async def find_opened_apps(self, key: str) -> list[str]:
+        return []
 
     def describe(self) -> ReplicaStatus:
         raise NotImplementedError
