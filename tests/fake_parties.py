@@ -67,6 +67,7 @@ class FakeCaller:
         self.is_command = False
         self.is_closed = False
         self.since = 0.0
+        self.shared_id = ""
         self.requests = 0
         self.calls = 0
         self.told: list[Frame] = []
