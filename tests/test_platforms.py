@@ -12,6 +12,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -54,7 +55,7 @@ BRANCHES = {
     "cli/daemon_service.py": 4,
     "cli/direct_server.py": 1,  # passes it on
     "cli/keys.py": 1,
-    "cli/main.py": 1,
+    "cli/main.py": 2,
     "cli/output.py": 2,
     "cli/own_program.py": 2,
     "cli/proxy_status.py": 2,
@@ -123,6 +124,7 @@ sys.exit(run(sys.argv[1:]))
 @pytest.fixture
 def windows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setitem(sys.modules, "win32api", SimpleNamespace(GetUserName=lambda: "bob"))
 
 
 @pytest.mark.usefixtures("windows")
@@ -333,10 +335,16 @@ def test_tools_keep_their_files_on_a_bsd_where_they_do_on_linux(platform: str, k
     assert local_machine(None, platform).platform == known
 
 
-def test_windows_names_the_user_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LOGNAME", "ann")
-    assert os_user("win32") == "ann"
-    assert os_user("linux") != "ann"
+def test_the_environment_does_not_name_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = os_user()
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.setenv(name, "ann")
+    assert os_user() == before != "ann"
+
+
+@pytest.mark.usefixtures("windows")
+def test_windows_itself_names_the_user() -> None:
+    assert os_user() == "bob"
 
 
 @pytest.mark.parametrize("platform", ["linux", "win32"])
