@@ -59,7 +59,7 @@ BRANCHES = {
     "cli/output.py": 2,
     "cli/own_program.py": 2,
     "cli/proxy_status.py": 2,
-    "cli/runner.py": 1,
+    "cli/runner.py": 2,
     "cli/startup.py": 1,  # refuses workers
     "config/location.py": 1,
     "config/needs.py": 5,  # passes it on
@@ -167,13 +167,26 @@ def test_windows_has_no_mode_bits_to_warn_of(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("windows")
-def test_windows_lists_no_processes_and_leaves_ctrl_c_to_the_runner() -> None:
-    async def work() -> str:
-        assert signal.getsignal(signal.SIGINT) is not signal.SIG_DFL
-        return "done"
-
+def test_windows_lists_no_processes() -> None:
     assert read_processes() == {}
-    assert run(work()) == "done"
+
+
+@pytest.mark.usefixtures("windows")
+def test_ctrl_c_on_windows_cancels_a_command_for_a_reason() -> None:
+    before, reasons = signal.getsignal(signal.SIGINT), []
+
+    async def work() -> None:
+        signal.raise_signal(signal.SIGINT)
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError as exc:
+            reasons.append(str(exc))
+            raise
+
+    with pytest.raises(KeyboardInterrupt):
+        run(work())
+    assert reasons == ["interrupted at the terminal"]
+    assert signal.getsignal(signal.SIGINT) == before
 
 
 def test_macos_lists_processes_as_ps_does() -> None:
