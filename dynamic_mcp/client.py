@@ -30,8 +30,13 @@ class Caller(Protocol):
         ...
 
     @property
-    def recipient(self) -> Hashable:
-        """The recipient of upstream messages without a request: the client, or this request alone."""
+    def recipient(self) -> Caller:
+        """The recipient of upstream messages without a request: the client, or this request alone. It is hashable."""
+        ...
+
+    @property
+    def stream(self) -> Hashable:
+        """What messages of this request go over: equal for requests of one recipient whose messages arrive as one."""
         ...
 
     @property

@@ -41,7 +41,9 @@ class Ear:
     def choose_caller(self, frame: Frame, callers: Sequence[Caller]) -> Caller | None:
         return callers[0] if callers else self.home
 
-    def receive_notification(self, frame: Frame, callers: Sequence[Caller] | None) -> None:
+    def receive_notification(
+        self, frame: Frame, callers: Sequence[Caller] | None, *, may_be_late: bool = False
+    ) -> None:
         self.frames.append(frame)
 
     def link_lost(self, link: AnyLink, error: LinkLost) -> None:
@@ -80,6 +82,10 @@ class FakeCaller:
 
     @property
     def recipient(self) -> FakeCaller:
+        return self
+
+    @property
+    def stream(self) -> FakeCaller:
         return self
 
     log_level = ""

@@ -121,6 +121,8 @@ class ClusterControl:
             await self._cluster.close()
         await self._close_old_store()
         store = self._proxy.shared_store
+        if store is not None and self._proxy.logins is not None:
+            await self._proxy.logins.settle()
         self._proxy.set_shared_store(None)
         for each in (store, self._counts):
             if each is not None:

@@ -159,6 +159,8 @@ class Proxy:
     def set_shared_store(self, store: SharedStore | None) -> None:
         if store is not self._services.shared_store:
             self._chains.share(store)
+            if (logins := self._logins()) is not None:
+                logins.share(store)
             self._gates.share(store)
             self._share_catalogs(store)
 
@@ -253,6 +255,9 @@ class Proxy:
         logins = None if self._open_logins is None else self._open_logins()
         if logins is not None:
             logins.on_login = self._note_login
+            logins.link_mark = lambda: "" if self.replicas is None else self.replicas.link_mark
+            if self._services.shared_store is not None:
+                logins.share(self._services.shared_store)
         return logins
 
     @property

@@ -106,9 +106,14 @@ class Request(Struct, frozen=True, gc=False):
         return 0 if self.channel is None else self.channel.port
 
     @property
-    def recipient(self) -> Hashable:
+    def recipient(self) -> Caller:
         """The client that gets the upstream's messages while this request is in flight."""
         return (self.channel or self.client).recipient
+
+    @property
+    def stream(self) -> Hashable:
+        """What the messages of this request go over."""
+        return (self.channel or self.client).stream
 
     @property
     def log_level(self) -> str:
@@ -157,8 +162,12 @@ class ForwardingChannel(Channel):
         return self._request.client
 
     @property
-    def recipient(self) -> Hashable:
+    def recipient(self) -> Caller:
         return self._request.recipient
+
+    @property
+    def stream(self) -> Hashable:
+        return self._request.stream
 
     @property
     def log_level(self) -> str:
@@ -270,6 +279,11 @@ class Replicas(Protocol):
     @property
     def task_ids(self) -> IdSigner:
         """Signs the ids of tasks that modern clients are given."""
+        ...
+
+    @property
+    def link_mark(self) -> str:
+        """What names in links begin with that a browser may open at another process, which passes that on to this."""
         ...
 
     @property

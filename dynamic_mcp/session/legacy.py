@@ -158,6 +158,10 @@ class Session:
     def recipient(self) -> Session:
         return self
 
+    @property
+    def stream(self) -> Session:
+        return self
+
     # --- from the client -------------------------------------------------------------------------------
 
     @property

@@ -106,7 +106,11 @@ class ModernClient:
         return self.authentication.principal
 
     @property
-    def recipient(self) -> Hashable:
+    def recipient(self) -> ModernClient:
+        return self
+
+    @property
+    def stream(self) -> ModernClient:
         return self
 
     @property
@@ -326,6 +330,10 @@ class ModernCall:
     @property
     def recipient(self) -> ModernCall:
         """The call itself: the client may have other calls, which are independent."""
+        return self
+
+    @property
+    def stream(self) -> ModernCall:
         return self
 
     def start(self, work: Coroutine[None, None, None]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import socket
 import ssl
@@ -28,10 +29,15 @@ def request_url(url: str) -> httpx2.URL:
 
 
 def create_pool(url: str) -> httpx2.AsyncHTTPTransport:
-    """Return the pool for a server. Raises OSError for a bad `SSL_CERT_FILE`, ValueError for a bad proxy."""
+    """Return the pool for a server.
+
+    Raises OSError for a bad `SSL_CERT_FILE`, ValueError for a bad proxy, or for a Unix socket where there are none.
+    """
     target = request_url(url)
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=_MAX_IDLE, keepalive_expiry=_IDLE_S)
     if url.startswith("http+unix:"):
+        if not hasattr(socket, "AF_UNIX"):
+            raise ValueError("Python for Windows has no Unix sockets; have the server listen on a port")
         return httpx2.AsyncHTTPTransport(verify=_unused_context(), limits=limits, uds=unquote(urlsplit(url).netloc))
     proxy = find_proxy(target.scheme, target.host, target.port)
     verify = tls_context() if target.scheme == "https" or proxy else _unused_context()
@@ -67,8 +73,13 @@ def _is_in_network(host: str, network: str) -> bool:
 
 
 def _keepalive_options() -> list[tuple[int, int, int]]:
+    """Return those that this system accepts: Wine refuses what the Windows whose version it reports has."""
     options = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
     names = {"TCP_KEEPIDLE": _PROBE_AFTER_S, "TCP_KEEPINTVL": _PROBE_EVERY_S, "TCP_KEEPCNT": _PROBES}
-    return options + [
-        (socket.IPPROTO_TCP, getattr(socket, name), value) for name, value in names.items() if hasattr(socket, name)
-    ]
+    with socket.socket() as probe:
+        for name, value in names.items():
+            if hasattr(socket, name):
+                with contextlib.suppress(OSError):
+                    probe.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+                    options.append((socket.IPPROTO_TCP, getattr(socket, name), value))
+    return options

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from dynamic_mcp.config.resolved import Program
 from tests.importer.world import Json, World
 
 SHELL = {"PATH": "/bin", "AWS_PROFILE": "mine", "GITHUB_TOKEN": "t", "MY_API_KEY": "k"}
+SETTINGS = "AppData/Roaming" if sys.platform == "win32" else ".config"
 HUB = {"command": "hub"}
 
 
@@ -34,7 +36,7 @@ def given(world: World, server: str = "hub") -> set[str]:
         ("qwen", ".qwen/settings.json", set(SHELL)),
         ("copilot", ".copilot/mcp-config.json", {"PATH", "AWS_PROFILE", "MY_API_KEY"}),
         ("gemini", ".gemini/settings.json", {"PATH", "AWS_PROFILE"}),
-        ("claude-desktop", ".config/Claude/claude_desktop_config.json", {"PATH"}),
+        ("claude-desktop", f"{SETTINGS}/Claude/claude_desktop_config.json", {"PATH"}),
         ("cursor", ".cursor/mcp.json", {"PATH"}),
     ],
 )

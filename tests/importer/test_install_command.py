@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -226,6 +227,8 @@ def test_a_program_in_a_runners_cache_is_not_written_down_where_there_is_another
     world.output.write_text('{"mcpServers": {}}', encoding="utf-8")
     monkeypatch.setattr(sys, "executable", str(cached.parent / "python"))
     monkeypatch.setenv("PATH", str(cached.parent))
+    # where Windows has programs, unless the environment is a virtual one
+    monkeypatch.setattr(sysconfig, "get_path", lambda *_: str(cached.parent))
     ran = world.run("install", "cursor")
     assert "cache that may be cleared" in ran.err
     assert str(cached) in unescaped(world.home / ".cursor/mcp.json")

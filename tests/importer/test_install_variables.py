@@ -235,4 +235,5 @@ def test_the_command_that_mends_names_the_scope_and_the_config_where_they_are_no
     other.write_text('{"mcpServers": {}}', encoding="utf-8")
     world.run("install", "codex", "--scope", "project", "-c", str(other))
     other.write_text(json.dumps({"mcpServers": {"ev": EV}}), encoding="utf-8")
-    assert f"run `dynamic-mcp install codex --scope project -c {other}`" in world.run("check", str(other)).out
+    command = f"dynamic-mcp install codex --scope project -c {other}"
+    assert f"run `{json.dumps(command)[1:-1]}`" in world.run("check", str(other)).out

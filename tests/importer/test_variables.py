@@ -16,6 +16,7 @@ from dynamic_mcp.importer.convert.variables import PromptedInput, Scene
 from dynamic_mcp.importer.model import Machine, ToolScope
 from dynamic_mcp.importer.tools.syntaxes import ANY, BRACES, ENV, GEMINI
 
+WORK = Path("/home/me/work")
 ASKED = {
     "key": PromptedInput("key", is_secret=True, default="never shown"),
     "size": PromptedInput("size", default="10"),
@@ -27,7 +28,7 @@ MARKS = st.text(alphabet=st.sampled_from("${}:-?aA_%!()\\ \"'"), max_size=30)
 def scene(platform: str = "linux", scope: ToolScope = ToolScope.PROJECT) -> Scene:
     """Return a scene with some inputs, and a server that sets OWN itself."""
     assert platform in ("linux", "win32")
-    machine = Machine(Path("/home/me"), Path("/home/me/work"), {}, "win32" if platform == "win32" else "linux")
+    machine = Machine(Path("/home/me"), WORK, {}, "win32" if platform == "win32" else "linux")
     return Scene(machine, scope, "tool", "my-server", inputs=ASKED, server_variables=frozenset({"OWN"}))
 
 
@@ -49,8 +50,8 @@ def scene(platform: str = "linux", scope: ToolScope = ToolScope.PROJECT) -> Scen
         ((Syntax.DOLLAR, *BRACES), "$A pa$word", "${A} pa${word:-$word}"),
         ((Syntax.DASH, *BRACES), "${A-b c} ${A-} ${A}", "${A:-b c} ${A:-} ${A}"),
         ((Syntax.INPUT,), "${input:myKey}/${input:size}/${input:key}", "${MY_KEY}/${SIZE:-10}/${KEY}"),
-        ((Syntax.EDITOR,), "${workspaceFolder}/${workspaceFolderBasename}${/}x", "/home/me/work/work/x"),
-        ((Syntax.EDITOR,), "${workspaceFolder:other}", "/home/me/work"),
+        ((Syntax.EDITOR,), "${workspaceFolder}/${workspaceFolderBasename}${/}x", f"{WORK}/work/x"),
+        ((Syntax.EDITOR,), "${workspaceFolder:other}", str(WORK)),
         ((Syntax.FILE,), "${file:/run/x}", "${TOOL_MY_SERVER_X_KEY}"),
         ((Syntax.SHELL,), "a $(b $(c) d) e $(f", "a ${TOOL_MY_SERVER_X_KEY} e $(f"),
         ((Syntax.SHELL,), "$(echo $A)", "${A}"),

@@ -20,6 +20,7 @@ from dynamic_mcp.oauth.credentials import Token
 from dynamic_mcp.oauth.store import LoginStore
 from tests.oauth.parts import COMMAND, bearer, issue_login, refusal, remote, store_login
 from tests.upstreams.auth_server import Answer, AuthServer
+from tests.windows import home_variables
 
 ROOT = Path(__file__).parents[2]
 
@@ -256,7 +257,7 @@ async def user(url: str, folder: Path) -> AsyncIterator[asyncio.subprocess.Proce
     assert process.stdin is not None
     assert process.stdout is not None
     try:
-        assert await process.stdout.readline() == b"ready\n"
+        assert (await process.stdout.readline()).strip() == b"ready"
         yield process
     finally:
         process.stdin.close()
@@ -323,16 +324,15 @@ async def test_a_process_that_is_killed_while_it_holds_the_lock_stops_nobody(
 # --- tokens that cannot be saved or read ------------------------------------------------------------------------
 
 
+@pytest.mark.posix_only("a path below a file is one that does not exist on Windows, as after a logout")
 async def test_a_token_that_cannot_be_saved_is_used_from_memory_with_a_warning(
     server: AuthServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = remote(server.mcp_url)
     store = store_login(tmp_path / "logins", config, issue_login(server, age_s=4000))
-    (tmp_path / "logins").rename(tmp_path / "moved")
-    (tmp_path / "logins").symlink_to(tmp_path / "moved")
     credentials = bearer(config, tmp_path / "logins")
     await credentials.load_login()
-    (tmp_path / "logins").unlink()
+    (tmp_path / "logins").rename(tmp_path / "moved")
     (tmp_path / "logins").write_text("a file where the folder was")
 
     header = await credentials.get_header()
@@ -347,7 +347,8 @@ async def test_a_token_that_cannot_be_saved_is_used_from_memory_with_a_warning(
 async def test_a_token_of_the_predecessor_is_taken_over_and_renewed_as_the_configs_client(
     server: AuthServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
+    for name, value in home_variables(tmp_path).items():
+        monkeypatch.setenv(name, value)
     given = server.issue("mine")
     old = tmp_path / ".dynamic-mcp" / "oauth-servers" / "up.json"
     old.parent.mkdir(parents=True)
@@ -371,7 +372,8 @@ async def test_a_token_of_the_predecessor_is_taken_over_and_renewed_as_the_confi
 async def test_a_token_of_the_predecessor_goes_to_no_other_authorization_server(
     server: AuthServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
+    for name, value in home_variables(tmp_path).items():
+        monkeypatch.setenv(name, value)
     old = tmp_path / ".dynamic-mcp" / "oauth-servers" / "up.json"
     old.parent.mkdir(parents=True)
     old.write_text('{"access_token": "a", "refresh_token": "r", "expires_at": "2020-01-01T00:00:00Z"}')
@@ -387,7 +389,8 @@ async def test_a_token_of_the_predecessor_goes_to_no_other_authorization_server(
 async def test_a_token_of_the_predecessor_is_the_local_users_alone(
     server: AuthServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
+    for name, value in home_variables(tmp_path).items():
+        monkeypatch.setenv(name, value)
     old = tmp_path / ".dynamic-mcp" / "oauth-servers" / "up.json"
     old.parent.mkdir(parents=True)
     old.write_text('{"access_token": "a"}')

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
 import signal
 import ssl
 import sys
@@ -11,11 +10,8 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
+from tests.certificates import make_certificate
 from tests.journeys.remote_server import free_port
 from tests.own_process import OWN
 from tests.process.http_client import connected, serving_http, write_config
@@ -141,20 +137,3 @@ async def test_a_certificate_that_is_not_there_is_named(tmp_path: Path) -> None:
 def trusting(certificate: bytes) -> ssl.SSLContext:
     """Return what trusts this certificate and no other."""
     return ssl.create_default_context(cadata=certificate.decode())
-
-
-def make_certificate(folder: Path) -> bytes:
-    """Write a certificate for `localhost` with its key; return the certificate."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = datetime.datetime.now(datetime.UTC)
-    day = datetime.timedelta(days=1)
-    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now - day, now + day)
-    builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-    text = builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
-    (folder / "cert.pem").write_bytes(text)
-    (folder / "key.pem").write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return text

@@ -20,6 +20,8 @@ TOOLS_CHANGED = "notifications/tools/list_changed"
 class OtherReplicas:
     """Replicas that leave ids as they are."""
 
+    link_mark = ""
+
     @property
     def task_ids(self) -> IdSigner:
         return self

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from dynamic_mcp.client import ClientInfo
 from dynamic_mcp.config.resolved import Remote
-from dynamic_mcp.errors import DynamicMcpError, HttpError, LoginNeeded, NotSent
+from dynamic_mcp.errors import DynamicMcpError, HttpError, LoginNeeded, NotSent, Unreachable
 from dynamic_mcp.oauth.authorization import Challenge
 from dynamic_mcp.upstream.connections import find_proxy, request_url, tls_context
 from dynamic_mcp.upstream.handshake import initialize
 from dynamic_mcp.upstream.link import Link
 from dynamic_mcp.upstream.open import open_link
 from dynamic_mcp.upstream.remote import connect
+from tests.certificates import make_certificate
 from tests.fake_parties import Ear
 from tests.fakes import group_config
 from tests.upstream.remote import call, open_remote, remote, text
@@ -144,6 +145,7 @@ async def test_cookies_come_back_to_the_server_that_set_them() -> None:
             assert [await seen.get(), await seen.get()] == ["", "node=a1"]
 
 
+@pytest.mark.posix_only("Python for Windows has no Unix sockets")
 async def test_a_server_behind_a_unix_socket_is_reached(tmp_path: Path) -> None:
     async with OddHttp() as server:
         path = tmp_path / "Mcp.sock"
@@ -153,10 +155,17 @@ async def test_a_server_behind_a_unix_socket_is_reached(tmp_path: Path) -> None:
             assert await text(link, "echo", text="x") == "x"
 
 
+@pytest.mark.posix_only("Python for Windows has no Unix sockets")
 async def test_a_socket_that_does_not_exist_is_named(tmp_path: Path) -> None:
     url = f"http+unix://{str(tmp_path / 'none').replace('/', '%2F')}/mcp"
     with pytest.raises(NotSent, match="there is no socket"):
         await open_link(remote(url), Ear(), ClientInfo())
+
+
+async def test_where_there_are_no_unix_sockets_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(socket, "AF_UNIX", raising=False)
+    with pytest.raises(Unreachable, match="no Unix sockets"):
+        await open_link(remote("http+unix://%2Frun%2Fmcp.sock/mcp"), Ear(), ClientInfo())
 
 
 async def test_a_name_that_cannot_be_resolved_is_named() -> None:
@@ -182,9 +191,9 @@ async def test_a_server_without_tls_has_a_message_of_its_own() -> None:
 async def test_an_unknown_certificate_is_rejected_and_one_from_ssl_cert_file_is_accepted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    certificate, key = await _self_signed(tmp_path)
+    make_certificate(tmp_path)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(certificate, key)
+    context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
     async with OddHttp() as server:
         behind = await asyncio.start_server(server.take, "127.0.0.1", 0, ssl=context)
         url = f"https://localhost:{behind.sockets[0].getsockname()[1]}/mcp"
@@ -193,21 +202,10 @@ async def test_an_unknown_certificate_is_rejected_and_one_from_ssl_cert_file_is_
             with pytest.raises(NotSent, match=r"certificate of `localhost:.*` cannot be verified"):
                 await open_link(remote(url), Ear(), ClientInfo())
             tls_context.cache_clear()
-            monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+            monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
             async with open_remote(remote(url)) as link:
                 assert await text(link, "echo", text="x") == "x"
             tls_context.cache_clear()
-
-
-async def _self_signed(folder: Path) -> Sequence[Path]:
-    certificate, key = folder / "cert.pem", folder / "key.pem"
-    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *subject]
-    process = await asyncio.create_subprocess_exec(
-        *command, "-keyout", key, "-out", certificate, stderr=asyncio.subprocess.DEVNULL
-    )
-    assert await process.wait() == 0
-    return certificate, key
 
 
 async def test_requests_go_through_the_proxy_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import socket
+from typing import Any
 
 import pytest
 
@@ -57,6 +60,21 @@ async def test_a_server_without_sessions_is_fine() -> None:
 
         assert all("mcp-session-id" not in request.headers for request in server.requests)
         assert not server.matching_requests(lambda request: request.method == "DELETE")
+
+
+async def test_a_server_is_reached_where_the_system_refuses_to_be_told_when_to_probe(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Refusing(socket.socket):
+        def setsockopt(self, level: int, option: int, value: Any, *length: int) -> None:  # Any: what sockets take
+            if level == socket.IPPROTO_TCP and option != socket.TCP_NODELAY:
+                raise OSError(errno.ENOPROTOOPT, "no such option")
+            super().setsockopt(level, option, value, *length)
+
+    async with OddHttp() as server:
+        monkeypatch.setattr(socket, "socket", Refusing)
+        async with open_remote(remote(server.url)) as link:
+            assert await text(link, "echo", text="x") == "x"
 
 
 async def test_a_remote_server_is_no_process_of_ours() -> None:

@@ -16,10 +16,12 @@ if TYPE_CHECKING or __package__:
     from . import conformance_offers as offers
     from .modern_request import INVALID_PARAMS, META, METHOD_NOT_FOUND, SERVER_INFO, VERSION, Json
     from .modern_server import ModernServer
+    from .stdin_lines import stdin_lines
 else:  # started by its path, as an upstream is
     import conformance_offers as offers
     from modern_request import INVALID_PARAMS, META, METHOD_NOT_FOUND, SERVER_INFO, VERSION, Json
     from modern_server import ModernServer
+    from stdin_lines import stdin_lines
 
 NEWEST = "2025-11-25"
 RESOURCE_NOT_FOUND = -32002  # MCP 2025-11-25, server/resources
@@ -168,10 +170,8 @@ def _as_legacy(method: str, answer: Json) -> dict[str, Json]:
 
 async def serve_stdio() -> None:
     """Serve what comes in on stdin, until it ends."""
-    reader = asyncio.StreamReader(limit=64 << 20)
-    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     server = LegacyServer()
-    while line := await reader.readline():
+    async for line in stdin_lines(limit=64 << 20):
         server.receive(json.loads(line))
     await server.close()
 

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING or __package__:
     from .modern_request import INVALID_REQUEST, Json, Refusal
     from .modern_server import ModernServer, read_message
+    from .stdin_lines import stdin_lines
 else:  # started by its path, as an upstream is
     from modern_request import INVALID_REQUEST, Json, Refusal
     from modern_server import ModernServer, read_message
+    from stdin_lines import stdin_lines
 
 _LINE_BYTES = 64 << 20
 
@@ -63,9 +65,7 @@ class _Lines:
 
 async def serve_stdio() -> None:
     """Serve what comes in on stdin, until it ends."""
-    reader = asyncio.StreamReader(limit=_LINE_BYTES)
-    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     lines = _Lines()
-    while line := await reader.readline():
+    async for line in stdin_lines(limit=_LINE_BYTES):
         lines.receive(line)
     await lines.end()

@@ -8,7 +8,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from dynamic_mcp.face.http.arrival import Arrival
-from dynamic_mcp.face.http.exchange import BodyReceiver, RequestHead, Response
+from dynamic_mcp.face.http.exchange import BodyReceiver, Exchange, RequestHead, Response
 from dynamic_mcp.face.http.responses import Headers, refusal
 from dynamic_mcp.identity import Authentication
 from dynamic_mcp.proxy.request import Replicas
@@ -83,6 +83,10 @@ class ReplicaSet(Replicas, Protocol):
 
         The retry of a call goes to where that waits, and a request about a task to where that was begun.
         """
+        ...
+
+    def watch_page(self, head: RequestHead, exchange: Exchange, receiver: BodyReceiver) -> BodyReceiver:
+        """Return what takes a request for a page, which is passed on if it is of a login that began elsewhere."""
         ...
 
     def receive(self, head: RequestHead) -> PeerRequest | Response:

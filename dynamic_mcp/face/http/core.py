@@ -229,25 +229,36 @@ class HttpFace:
         checked = head.notes.checked if head.notes is not None else None
         if isinstance(checked, _Checked) and checked.guard is self._guard:
             return self._go_on(request.authentication, head, exchange, checked.route, checked, _DIRECT)
-        route = self._paths.find(head.target.partition(b"?")[0], head.root_path)
-        if route is None:
-            return _not_found()
-        return self._go_on(request.authentication, head, exchange, route, None, _DIRECT)
+        path = head.target.partition(b"?")[0]
+        route = self._paths.find(path, head.root_path)
+        if route is not None:
+            return self._go_on(request.authentication, head, exchange, route, None, _DIRECT)
+        page = self._find_page(head, path)
+        return _not_found() if page is None else self._receive_page(head, exchange, page)
 
     def _begin_page(self, head: RequestHead, exchange: Exchange, path: bytes) -> BodyReceiver | Response:
-        page = self._find_page(head.method, path) or self._find_page(head.method, head.root_path.encode() + path)
-        is_for_any_origin = isinstance(page, OpenPage)
-        refused = self._guard.check_host(head) if is_for_any_origin else self._guard.check(head, may_navigate=True)
+        page = self._find_page(head, path)
+        is_open = isinstance(page, OpenPage)
+        refused = self._guard.check_host(head) if is_open else self._guard.check(head, may_navigate=True)
         if refused is not None:
             return self._record_refusal(head, refused)
         if page is None:
             return _not_found()
-        cors = () if is_for_any_origin else self._guard.cors_headers(head.headers)
-        return PageReceiver(head, exchange, page, cors, self._pages, partial(self._record_refusal, head))
+        receiver = self._receive_page(head, exchange, page)
+        return receiver if self.cluster is None else self.cluster.watch_page(head, exchange, receiver)
 
-    def _find_page(self, method: str, path: bytes) -> Page | None:
+    def _find_page(self, head: RequestHead, path: bytes) -> Page | None:
+        return self._find_page_at(head.method, path) or self._find_page_at(
+            head.method, head.root_path.encode() + path
+        )
+
+    def _find_page_at(self, method: str, path: bytes) -> Page | None:
         card = None if self._cards is None else self._cards.find_page(method, path)
         return card or self._authenticator.find_page(method, path)
+
+    def _receive_page(self, head: RequestHead, exchange: Exchange, page: Page) -> BodyReceiver:
+        cors = () if isinstance(page, OpenPage) else self._guard.cors_headers(head.headers)
+        return PageReceiver(head, exchange, page, cors, self._pages, partial(self._record_refusal, head))
 
     def _record_refusal(self, head: RequestHead, response: Response) -> Response:
         if isinstance(response, AuthRejection) and self._proxy.observers is not None:

@@ -169,6 +169,12 @@ class Post(Arrived):
     def recipient(self) -> Session:
         return self.client
 
+    @property
+    def stream(self) -> Post | Session:
+        """The stream of the answer, if the client has also opened one for what no request has caused."""
+        assert self.session is not None
+        return self if self.session.has_listened else self.client
+
     def notify(self, frame: Frame) -> None:
         """Send a notification over the stream that answers the request."""
         state = self._answer.state

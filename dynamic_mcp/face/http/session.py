@@ -52,17 +52,17 @@ class InFlight(Protocol):
 
 
 class HttpSession:
-    """One session over HTTP."""
+    """One session over HTTP; `has_listened` once its client has opened a stream by GET."""
 
     __slots__ = (
         "_budget",
         "_first_stream",
-        "_has_listened",
         "_last_stream",
         "_standalone",
         "_store",
         "_waiting",
         "_waiting_bytes",
+        "has_listened",
         "id",
         "in_flight",
         "is_movable",
@@ -103,7 +103,7 @@ class HttpSession:
         self.moves = moves
         self._first_stream = self._last_stream = moves * _STREAMS_OF_REPLICA
         self._standalone: SessionStream | None = None
-        self._has_listened = False
+        self.has_listened = False
         self._waiting: deque[bytes] | None = None
         self._waiting_bytes = 0
 
@@ -202,7 +202,7 @@ class HttpSession:
                 stream.expire()
 
     def _listen(self) -> None:
-        self._has_listened = True
+        self.has_listened = True
         waiting, self._waiting, self._waiting_bytes = self._waiting, None, 0
         for line in waiting or ():
             self.send(line)
@@ -232,7 +232,7 @@ class HttpSession:
         stream = self._standalone
         if stream is not None and stream.is_connected:
             return stream.buffered_bytes() > limits.FLOOD_BYTES
-        return self._waiting_bytes > (limits.FLOOD_BYTES if self._has_listened else _MAX_WAITING_UNHEARD_BYTES)
+        return self._waiting_bytes > (limits.FLOOD_BYTES if self.has_listened else _MAX_WAITING_UNHEARD_BYTES)
 
     # --- Owner -----------------------------------------------------------------------------------------
 

@@ -15,17 +15,20 @@ from dynamic_mcp import __version__
 from dynamic_mcp.face.http.arrival import Arrival
 from dynamic_mcp.face.http.body_budget import BodyBudget
 from dynamic_mcp.face.http.cluster import PEER_PATH, OwnReplica, PeerRequest
-from dynamic_mcp.face.http.exchange import BodyReceiver, RequestHead, Response
+from dynamic_mcp.face.http.exchange import BodyReceiver, Exchange, RequestHead, Response
+from dynamic_mcp.face.http.forwarding import Forwarding
+from dynamic_mcp.face.http.paths import Route, ServedEndpoint
 from dynamic_mcp.face.http.responses import JSON, Headers, refusal
 from dynamic_mcp.features.cluster.client_ids import ClientIds
 from dynamic_mcp.features.cluster.config import Cluster as Settings
 from dynamic_mcp.features.cluster.hop import FIELD, HopRefused, HopSigner
+from dynamic_mcp.features.cluster.login_links import find_sender, mark_of
 from dynamic_mcp.features.cluster.modern import MaybeElsewhere, find_process, find_result, find_task
 from dynamic_mcp.features.cluster.peer_connection import UNIX, Endpoint
 from dynamic_mcp.features.cluster.peers import Introduction, ReplicaFinder
 from dynamic_mcp.features.cluster.relay import Passage, Relay, RelayEnd
 from dynamic_mcp.features.cluster.session_ids import SessionIds
-from dynamic_mcp.identity import LOCAL_USER, Authentication
+from dynamic_mcp.identity import LOCAL_USER, Authentication, Principal
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.proxy.request import ReplicaStatus
 from dynamic_mcp.system.decoding import decode_as
@@ -38,6 +41,8 @@ _INTRODUCTION = b"/replica"
 _OPENED_APPS = b"/apps/"
 # In a question for the name, whose answer is for any replica.
 _ANYONE = ""
+# Of a request for a page: no path of MCP, nobody who is authenticated, and the address of whoever is connected.
+_PAGE, _NOBODY, _DIRECT = Route(ServedEndpoint.HEALTH), Authentication(Principal("", ""), ""), Forwarding()
 _WARN_EVERY_S = 60.0
 # A replica that says nothing for so long is asked whether it is alive.
 _SILENT_FOR_S = 5.0
@@ -87,6 +92,10 @@ class ClusterService:
         return f"<ClusterService {self.settings.replica}, {len(self._relays)} passed on>"
 
     # --- ReplicaSet ---------------------------------------------------------------------------------------
+
+    @property
+    def link_mark(self) -> str:
+        return mark_of(self.settings.replica)
 
     def make_session_id(self, arrival: Arrival, *, is_old: bool) -> str:
         return self._ids.make(arrival.authentication.principal, arrival.route, is_old=is_old)
@@ -166,6 +175,20 @@ class ClusterService:
         """Return the other replica whose process this is; empty if there is none."""
         owner = "" if process == self._own.process() else await self.peers.find_process(process)
         return "" if owner == self.settings.replica else owner
+
+    def watch_page(self, head: RequestHead, exchange: Exchange, receiver: BodyReceiver) -> BodyReceiver:
+        sender = find_sender(head.target)
+        if not sender or sender == self.settings.replica:
+            return receiver
+
+        async def find() -> Relay | None:
+            if await self.peers.find(sender) is None or not await self.peers.is_alive(sender):
+                return None  # this page says that the link is no longer valid
+            # the other one finds out who is at the browser, so it is told the same address as this one
+            arrival = Arrival(head, exchange, _PAGE, _NOBODY, _DIRECT)
+            return self._relay(arrival, self._open_passage(arrival, sender), ())
+
+        return MaybeElsewhere(receiver, lambda _: find(), self._work.create)
 
     def receive(self, head: RequestHead) -> PeerRequest | Response:
         try:

@@ -91,6 +91,7 @@ async def test_what_a_proxy_says_that_is_not_trusted_counts_for_nothing(server: 
         assert (await (await server.connect()).reply()).status == 503
 
 
+@pytest.mark.posix_only("a Unix socket")
 async def test_peers_of_a_unix_socket_are_bounded_in_all_only(tmp_path: Path) -> None:
     server, path = HttpServer(FakeHandler()), str(tmp_path / "s")
     await server.open(UnixAddress(path))
