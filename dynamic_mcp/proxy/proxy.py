@@ -49,6 +49,7 @@ from dynamic_mcp.upstream.open import OpenLink, open_link
 
 if TYPE_CHECKING:  # loaded with the first request, message or server that needs them
     from dynamic_mcp.config.resolved import Embeddings
+    from dynamic_mcp.groups.shared_catalogs import SharedCatalogs
     from dynamic_mcp.mcp.mirrored_headers import HeaderParameters
     from dynamic_mcp.oauth.logins import Logins
     from dynamic_mcp.proxy.apps import OpenApps
@@ -93,6 +94,8 @@ class Proxy:
     ) -> None:
         self.has_base, self._clock = has_base, clock or LoopClock()
         base = self._base = self._base_of(config)
+        self._catalog_store = catalog_store
+        self._shared_catalogs: SharedCatalogs | None = None
         self._open_logins, self._vectors = open_logins, vectors
         self._embeddings: Embeddings | None = None
         # parts that are created on first use: how each is closed, and how it releases a client
@@ -159,10 +162,22 @@ class Proxy:
             if (logins := self._logins()) is not None:
                 logins.share(store)
             self._gates.share(store)
+            self._share_catalogs(store)
+
+    def _share_catalogs(self, store: SharedStore | None) -> None:
+        if self._shared_catalogs is not None:
+            self._shared_catalogs.end()
+            self._shared_catalogs = None
+        if store is not None and self._catalog_store is not None:
+            from dynamic_mcp.groups.shared_catalogs import SharedCatalogs
+
+            self._shared_catalogs = SharedCatalogs(store, self._catalog_store)
 
     async def wait_for_shared(self, within_s: float) -> None:
-        """Wait until it is known what decides about security at other replicas, for so long at most."""
+        """Wait until it is known what other replicas hold back, and what servers offer, for so long each at most."""
         await self._gates.wait_for_shared(within_s)
+        if self._shared_catalogs is not None:
+            await self._shared_catalogs.fetch([group.config for group in self.groups], within_s)
 
     def count_with(self, open_counts: Callable[[], SharedStore]) -> None:
         """Count calls for limits in a store, which is opened once a limit wants it. To be called before any call."""
@@ -456,6 +471,8 @@ class Proxy:
         await self._parts.aclose()
         await self._chains.close()
         await self.groups.close()
+        if self._shared_catalogs is not None:
+            await self._shared_catalogs.close()
         await self._gates.close()
 
     def has_place(
