@@ -53,7 +53,9 @@ class _FileLogins:
             persons = await asyncio.to_thread(list_persons, self._folder, remote)
             for each in _for_all(remote, persons):
                 stored = LoginStore(self._folder, each)
-                async with stored.lock():
+                if stored.stamp() is None:
+                    continue
+                async with stored.lock():  # a proxy may be renewing it
                     login = await stored.read()
                 if login is not None and login.token is not None:
                     found[key(each)] = _KeptLogin(each, replace(login, is_in_keyring=False))

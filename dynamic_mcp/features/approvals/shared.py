@@ -22,8 +22,16 @@ from dynamic_mcp.features.approvals.questions import MAX_OPEN_OF_ALL
 from dynamic_mcp.features.approvals.queue import ApprovalServer
 from dynamic_mcp.features.approvals.store import ApprovalAnswer, ApprovalDecision, QueuedApproval
 from dynamic_mcp.mcp import wire
-from dynamic_mcp.system.shared_store import ABSENT, SharedStore, StoredEntry, StoreSpace, StoreUnavailable, Version
-from dynamic_mcp.system.store_copies import Mirror
+from dynamic_mcp.system.shared_store import (
+    ABSENT,
+    SharedStore,
+    StoredEntry,
+    StoreFailure,
+    StoreSpace,
+    StoreUnavailable,
+    Version,
+)
+from dynamic_mcp.system.store_copies import Mirror, Refill
 from dynamic_mcp.system.task_set import TaskSet
 
 log = logging.getLogger(__name__)
@@ -77,7 +85,7 @@ class SharedCalls:
         self._mirror = Mirror(store, CALLS)
         self._mirror.on_change(self._read)
         self._tasks.create(self._mirror.run(), name="calls that wait at other replicas")
-        self._forget_reset = store.on_reset(self._restore)
+        self._refill = Refill(store, self._fill, what="calls that wait for approval")
 
     def __repr__(self) -> str:
         return f"<SharedCalls, {len(self._shown)} of other replicas>"
@@ -93,7 +101,12 @@ class SharedCalls:
             log.warning("the call that waits as %s is too large to be shown at other replicas", pending.id)
             return
         self._own[pending.id] = pending
-        if not await self._write(pending, value):
+        try:
+            is_written = await self._write(pending, value)
+        except StoreUnavailable as exc:
+            log.warning("the call that waits as %s is not shown at other replicas: %s", pending.id, exc)
+            return
+        if not is_written:
             self._own.pop(pending.id, None)
             log.warning("another call waits as %s at another replica", pending.id)
         elif pending.id not in self._own:  # it has ended meanwhile
@@ -102,11 +115,7 @@ class SharedCalls:
     async def _write(self, pending: QueuedApproval, value: bytes) -> bool:
         """Write a new entry, unless there is one, which may have a decision; return False then."""
         left_s = max(pending.expires - time.time(), 1.0)
-        try:
-            version = await self.store.compare_and_set(CALLS, pending.id, value, left_s, expected=ABSENT)
-        except StoreUnavailable as exc:
-            log.warning("the call that waits as %s is not shown at other replicas: %s", pending.id, exc)
-            return True
+        version = await self.store.compare_and_set(CALLS, pending.id, value, left_s, expected=ABSENT)
         return version is not None
 
     def remove(self, id: str) -> None:
@@ -115,11 +124,15 @@ class SharedCalls:
         if is_shown and id not in self._deciding:  # else its answer follows
             self._tasks.create(self._delete(id), name="end of an approval")
 
-    def _restore(self) -> None:
-        """Called when the store may have been emptied."""
-        for each in self._own.values():
-            value = wire.encode(SharedCall(each, self._owner))
-            self._tasks.create(self._write(each, value), name="a call for an emptied store")
+    async def _fill(self) -> None:
+        """Write the calls that wait here. Raises StoreUnavailable."""
+        for each in [*self._own.values()]:
+            try:
+                await self._write(each, wire.encode(SharedCall(each, self._owner)))
+            except StoreUnavailable as exc:
+                if exc.failure is not StoreFailure.FULL:
+                    raise
+                log.warning("the call that waits as %s is not shown at other replicas: %s", each.id, exc)
 
     async def _delete(self, id: str) -> None:
         try:
@@ -232,9 +245,9 @@ class SharedCalls:
 
     async def close(self) -> None:
         """Show no call of another replica any more, and none of this one there."""
-        self._forget_reset()
         self._tasks.cancel_all()
         await self._tasks.wait()
+        await self._refill.close()
         for id in self._own.keys() - self._deciding:
             await self._delete(id)
         await self._others.close()

@@ -34,7 +34,7 @@ from dynamic_mcp.features.login_server.shared_state import (
     client_tables,
     name_of,
 )
-from dynamic_mcp.features.login_server.stored_table import Found
+from dynamic_mcp.features.login_server.stored_table import Found, StoredTable
 from dynamic_mcp.system.decoding import decode_as
 from dynamic_mcp.system.migration import Migration
 from dynamic_mcp.system.shared_store import ABSENT, LONGEST_S, SharedStore, Version
@@ -135,25 +135,25 @@ class _FileClients:
 
 class _StoreClients:
     def __init__(self, store: SharedStore) -> None:
-        self._new, self._known = client_tables(store)
-        self._found: dict[str, Found[SharedClient]] = {}
+        self._tables = client_tables(store)
+        self._found: dict[str, tuple[StoredTable, Found[SharedClient]]] = {}
 
     async def load(self) -> dict[str, _Client]:
-        new, known = await self._new.list_all(SharedClient), await self._known.list_all(SharedClient)
-        self._found = known
-        listed = ((new, False), (known, True))
+        for table in self._tables:
+            listed = await table.list_all(SharedClient)
+            self._found |= {id: (table, found) for id, found in listed.items()}
+        known = self._tables[1]
         return {
-            id: _Client(found.value.client, found.value.used, has_logged_in)
-            for table, has_logged_in in listed
-            for id, found in table.items()
+            id: _Client(found.value.client, found.value.used, table is known)
+            for id, (table, found) in self._found.items()
         }
 
     async def write(self, name: str, value: _Client, before: _Client | None) -> bool:
         shared = SharedClient(value.client, value.used)
         if name in self._found:
-            return await self._known.replace(self._found[name], name, shared, value.left_s)
-        table = self._known if value.has_logged_in else self._new
-        await table.add(name, shared, value.left_s)
+            table, found = self._found[name]
+            return await table.replace(found, name, shared, value.left_s)
+        await self._tables[value.has_logged_in].add(name, shared, value.left_s)
         return True
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
@@ -47,6 +48,7 @@ class Replica:
         self.opener = Opener(up=[settings.pop("server", FullUpstream)(name=name)])
         self._cluster = cluster = Cluster(peers=tuple(peers), keys=settings.pop("keys", (KEY,)), name=name)
         upstream, config = settings.pop("upstream", None), settings.pop("config", {})
+        state_folder: Path | None = settings.pop("state_folder", None)
         limit = settings.pop("limit", NO_LIMIT)
         self._http = Http(listen=TcpAddress("127.0.0.1", port), **settings)
         group = group_config("up", answers=CallHandling(validate=None, limit=limit, compact=False))
@@ -55,7 +57,8 @@ class Replica:
         self._config = config_of(
             replace(group, max_message_bytes=LONGEST), max_message_bytes=LONGEST, cluster=cluster, **config
         )
-        self.proxy = Proxy(self._config, opener=self.opener if upstream is None else None)
+        opener = self.opener if upstream is None else None
+        self.proxy = Proxy(self._config, opener=opener, state_folder=state_folder)
         self.service = HttpService(self.proxy)
 
     async def open(self) -> None:

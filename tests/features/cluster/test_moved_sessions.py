@@ -6,11 +6,15 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dynamic_mcp.face.http import session_records
 from dynamic_mcp.face.http.session_records import REPLICAS, SESSIONS, SessionRecord, SessionRecords
+from dynamic_mcp.features.approvals.client import ApprovalClient
+from dynamic_mcp.features.approvals.config import Approval, Notify
+from dynamic_mcp.features.approvals.store import FOLDER, ApprovalDecision
 from tests.fakes import BOUND_S, Json, text_of
 from tests.features.cluster.replicas import BEARER, KEY, Replica, as_user, replicas
 from tests.features.cluster.store_servers import store_server, until, until_true
@@ -18,6 +22,7 @@ from tests.http_client import HttpClient
 from tests.http_program import serving_http
 from tests.journeys.remote_server import free_port
 from tests.mcp_client import McpClient, Refused
+from tests.policy.rules import access_of
 from tests.upstreams.full import Options
 from tests.upstreams.full_http import FullHttp
 
@@ -75,10 +80,10 @@ class Service:
 
 
 @contextlib.asynccontextmanager
-async def serving(*names: str, store: str) -> AsyncIterator[Service]:
+async def serving(*names: str, store: str, **more: Any) -> AsyncIterator[Service]:  # Any: as `replicas` takes it
     async with (
         FullHttp(Options(), older=False).listening() as url,
-        replicas(*names, auth=(BEARER,), upstream=url) as running,
+        replicas(*names, auth=(BEARER,), upstream=url, **more) as running,
     ):
         for each in running:
             await each.apply(store=store)
@@ -381,3 +386,23 @@ async def test_a_session_outlives_the_process_that_had_it(tmp_path: Path) -> Non
             await programs[0].kill()
             client.http = second
             assert await say(client, "two") == "two"
+
+
+async def test_what_a_user_has_allowed_for_a_session_goes_on_with_it(tmp_path: Path) -> None:
+    access = access_of(roles={"dev": [{}, {"tools": ["echo"], "effect": "ask"}]}, people={"ann": ["dev"]})
+    approval = Approval(channels=("queue",), notify=Notify(desktop=False))
+    config = {"access": access, "approval": approval}
+    async with serving("a", "b", store=store_in(tmp_path), config=config, state_folder=tmp_path) as service:
+        client = await service.begin()
+        calling = asyncio.create_task(say(client, "one"))
+        user = ApprovalClient(tmp_path / FOLDER)
+        async with asyncio.timeout(BOUND_S):
+            while not (waiting := await asyncio.to_thread(user.list_pending)):  # noqa: ASYNC110 - in a folder
+                await asyncio.sleep(0.01)
+        decision = ApprovalDecision(id=waiting[0].id, verdict="allow", scope="session", by="eve")
+        assert (await asyncio.to_thread(user.decide, decision)).outcome == "taken"
+        assert await calling == "one"
+        await service["a"].close()
+        await service.move(client, "b")
+        assert await say(client, "two") == "two"
+        assert await asyncio.to_thread(user.list_pending) == []
