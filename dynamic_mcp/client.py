@@ -160,6 +160,11 @@ class Client(Caller, Hashable, Protocol):
         ...
 
     @property
+    def shared_id(self) -> str:
+        """What the client is at all replicas, which is no secret there; empty if it is one of this process alone."""
+        ...
+
+    @property
     def address(self) -> str:
         """The network address of the client; empty if there is none, as over stdio."""
         ...

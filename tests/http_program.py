@@ -6,12 +6,11 @@ import asyncio
 import contextlib
 import json
 import os
-import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
-from tests import own_process
+from tests import own_process, signals
 from tests.journeys.remote_server import STARTS_WITHIN_S, free_port, wait_until_listening
 from tests.own_process import DEVNULL
 from tests.program import BOUND_S, Json
@@ -44,9 +43,10 @@ class HttpProgram:
         return sum(each["sessions"] for each in ready)
 
     def end(self) -> None:
-        """Send the signal that ends it."""
+        """Ask it to end."""
         self.is_ending = True
-        self.process.send_signal(signal.SIGTERM)
+        if self.process.returncode is None:
+            signals.ask_to_end(self.process.pid)
 
     async def kill(self) -> None:
         """Kill it, which it cannot notice."""

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
-import signal
+import shlex
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dynamic_mcp.mcp import wire
-from tests import hosting, own_process
+from tests import hosting, own_process, signals
 from tests.own_process import OWN
 
 Json = Any  # whatever JSON a test writes down
@@ -31,6 +31,24 @@ def odd(*args: str, **members: Json) -> dict[str, Json]:
 def full(*args: str, **members: Json) -> dict[str, Json]:
     """Return the config of a server that can do all that the protocol has, with these options."""
     return {"command": sys.executable, "args": [str(UPSTREAMS / "full.py"), *args], **members}
+
+
+def with_noted_starts(server: Json, file: Path) -> dict[str, Json]:
+    """Return the config of a server of this module, which writes a line to a file whenever it is started."""
+    return {**server, "args": [str(UPSTREAMS / "noted.py"), "starts", str(file), *server["args"]]}
+
+
+def with_noted_input(server: Json, file: Path) -> dict[str, Json]:
+    """Return the config of a server of this module, all of whose input is written to a file as well."""
+    return {**server, "args": [str(UPSTREAMS / "noted.py"), "reads", str(file), *server["args"]]}
+
+
+def browser_command(script: Path, *args: Path) -> str:
+    """Return the value of `BROWSER` that runs a script of Python with these arguments and the link.
+
+    Its backslashes would be escapes.
+    """
+    return f"{shlex.join(each.as_posix() for each in (Path(sys.executable), script, *args))} %s"
 
 
 class Program:
@@ -156,12 +174,17 @@ class Program:
         """The id of the process that has the servers: the program, or the daemon that serves it."""
         return self.process.pid if self._hosting is None else self._hosting.host(self.process.pid)
 
+    def ask_to_end(self) -> None:
+        """Ask the program to end, unless it has."""
+        if self.process.returncode is None:
+            signals.ask_to_end(self.process.pid)
+
     def kill(self) -> None:
         """Kill the program, and the daemon that serves it."""
         host = self.host
         self.process.kill()
         if host != self.process.pid:
-            os.kill(host, signal.SIGKILL)
+            signals.kill(host)
 
     async def stderr(self) -> str:
         """Return all that the program wrote to stderr, and its daemon to the log, once it has ended."""
@@ -252,7 +275,7 @@ async def started(
         program.end_input()
         if terminate:
             with contextlib.suppress(ProcessLookupError):
-                process.terminate()
+                program.ask_to_end()
         try:
             await program.ends()
         except TimeoutError:

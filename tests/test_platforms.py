@@ -12,6 +12,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -54,11 +55,11 @@ BRANCHES = {
     "cli/daemon_service.py": 4,
     "cli/direct_server.py": 1,  # passes it on
     "cli/keys.py": 1,
-    "cli/main.py": 1,
+    "cli/main.py": 2,
     "cli/output.py": 2,
     "cli/own_program.py": 2,
     "cli/proxy_status.py": 2,
-    "cli/runner.py": 1,
+    "cli/runner.py": 2,
     "cli/startup.py": 1,  # refuses workers
     "config/location.py": 1,
     "config/needs.py": 5,  # passes it on
@@ -123,6 +124,7 @@ sys.exit(run(sys.argv[1:]))
 @pytest.fixture
 def windows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setitem(sys.modules, "win32api", SimpleNamespace(GetUserName=lambda: "bob"))
 
 
 @pytest.mark.usefixtures("windows")
@@ -165,13 +167,26 @@ def test_windows_has_no_mode_bits_to_warn_of(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("windows")
-def test_windows_lists_no_processes_and_leaves_ctrl_c_to_the_runner() -> None:
-    async def work() -> str:
-        assert signal.getsignal(signal.SIGINT) is not signal.SIG_DFL
-        return "done"
-
+def test_windows_lists_no_processes() -> None:
     assert read_processes() == {}
-    assert run(work()) == "done"
+
+
+@pytest.mark.usefixtures("windows")
+def test_ctrl_c_on_windows_cancels_a_command_for_a_reason() -> None:
+    before, reasons = signal.getsignal(signal.SIGINT), []
+
+    async def work() -> None:
+        signal.raise_signal(signal.SIGINT)
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError as exc:
+            reasons.append(str(exc))
+            raise
+
+    with pytest.raises(KeyboardInterrupt):
+        run(work())
+    assert reasons == ["interrupted at the terminal"]
+    assert signal.getsignal(signal.SIGINT) == before
 
 
 def test_macos_lists_processes_as_ps_does() -> None:
@@ -333,10 +348,16 @@ def test_tools_keep_their_files_on_a_bsd_where_they_do_on_linux(platform: str, k
     assert local_machine(None, platform).platform == known
 
 
-def test_windows_names_the_user_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LOGNAME", "ann")
-    assert os_user("win32") == "ann"
-    assert os_user("linux") != "ann"
+def test_the_environment_does_not_name_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = os_user()
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.setenv(name, "ann")
+    assert os_user() == before != "ann"
+
+
+@pytest.mark.usefixtures("windows")
+def test_windows_itself_names_the_user() -> None:
+    assert os_user() == "bob"
 
 
 @pytest.mark.parametrize("platform", ["linux", "win32"])

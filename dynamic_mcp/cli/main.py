@@ -33,10 +33,10 @@ def run(args: list[str], left: Shim | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr, flush=True)  # noqa: T201
         return _INTERRUPTED
-    except BrokenPipeError:  # the reader of our output has closed it
-        _close_stdout()
-        return 1
     except OSError as exc:
+        if _is_broken_pipe(exc):  # the reader of our output has closed it
+            _close_stdout()
+            return 1
         return _report_os_error(exc)
     return code
 
@@ -83,6 +83,15 @@ def _is_config_alone(args: list[str]) -> bool:
     if "_DYNAMIC_MCP_COMPLETE" in os.environ or len(args) > 1:
         return False
     return not args or not (args[0].startswith("-") or looks_like_a_command(args[0]) or is_command(args[0]))
+
+
+def _is_broken_pipe(exc: OSError) -> bool:
+    """Return whether this is the error of a closed pipe: on Windows, EINVAL may stand for EPIPE.
+
+    https://github.com/python/cpython/issues/79935
+    """
+    is_windows_pipe = sys.platform == "win32" and exc.errno == errno.EINVAL and exc.filename is None
+    return is_windows_pipe or isinstance(exc, BrokenPipeError)
 
 
 def _report_os_error(exc: OSError) -> int:

@@ -79,7 +79,11 @@ class BearerCredentials:
 
     async def get_header(self) -> str | None:
         """Return the header to send, with a renewed token if necessary. Raises Unreachable."""
-        login = await self.load_login()
+        try:
+            login = await self.load_login()
+        except Unreachable as exc:  # the server may need none; if it does, its challenge raises this again
+            self._logger.debug("group %s: %s", self.group, exc.message)
+            return None
         token = login.token if login else None
         if token is None:
             if self.remote.oauth.needs_user:

@@ -22,7 +22,7 @@ from dynamic_mcp.config.resolved import Remote
 from dynamic_mcp.identity import Principal
 from dynamic_mcp.oauth import keychain
 from dynamic_mcp.oauth.credentials import Login, Token
-from dynamic_mcp.system import paths
+from dynamic_mcp.system import file_reader, paths
 from dynamic_mcp.system.file_store import FileStore, JsonCodec, Stamp, StoreError, stamp_of
 
 log = logging.getLogger(__name__)
@@ -133,7 +133,7 @@ class LoginStore:
         with contextlib.suppress(OSError):
             if (login := self.load()) is not None and login.is_in_keyring:
                 keychain.delete(self._name)
-        self._store.file.unlink(missing_ok=True)
+        file_reader.retry(lambda: self._store.file.unlink(missing_ok=True))
 
     @contextlib.asynccontextmanager
     async def lock(self) -> AsyncIterator[None]:

@@ -110,6 +110,7 @@ class Session:
         "only",
         "profile",
         "requests",
+        "shared_id",
         "since",
         "transport",
         "workspace",
@@ -119,6 +120,7 @@ class Session:
         origin = connection.origin
         self.id = secrets.token_hex(ID_BYTES)
         self.address = connection.address
+        self.shared_id = connection.shared_id
         self.authentication = origin.authentication
         self.is_command = connection.is_command
         self.workspace = origin.workspace

@@ -114,6 +114,12 @@ class ModernClient:
         return self
 
     @property
+    def shared_id(self) -> str:
+        sender = [bytes(self.hello.capabilities).decode(), bytes(self.hello.client_info).decode()]
+        whole = [self.principal.issuer, self.principal.subject, self.only, self.profile, *sender]
+        return sha256(json.dumps(whole).encode()).hexdigest()
+
+    @property
     def is_idle(self) -> bool:
         """True if nothing is in flight: no calls, parked ones included, and no streams."""
         return not self.calls_in_flight and not self.listenings

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import sys
 
 
-def os_user(platform: str = sys.platform) -> str:
+def os_user() -> str:
     """Return the name of the process's user, ignoring the environment; the numeric id if there is no name."""
-    if sys.platform == "win32" or platform == "win32":
-        return getpass.getuser()
-    import pwd
+    if sys.platform == "win32":
+        import win32api  # `getpass` asks the environment, which anyone can set
 
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return str(os.getuid())
+        name: str = win32api.GetUserName()
+    else:
+        import pwd
+
+        try:
+            name = pwd.getpwuid(os.getuid()).pw_name
+        except KeyError:
+            name = str(os.getuid())
+    return name

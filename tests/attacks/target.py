@@ -13,10 +13,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests import own_process
+from tests import own_process, signals
 from tests.attacks.wire import Answer, Json, Wire, head, request
 from tests.journeys.remote_server import free_port
 from tests.own_process import BlockingProcess
+from tests.windows import home_variables
 
 STARTS_WITHIN_S = 60.0
 ENDS_WITHIN_S = 60.0
@@ -163,7 +164,7 @@ def environment_of(folder: Path) -> dict[str, str]:
     runtime = folder / "run"
     runtime.mkdir(mode=0o700, exist_ok=True)
     folders = {f"XDG_{name}_HOME": str(folder / name.lower()) for name in ("CACHE", "CONFIG", "DATA", "STATE")}
-    return {**kept, **folders, "HOME": str(folder), "XDG_RUNTIME_DIR": str(runtime)}
+    return {**kept, **folders, **home_variables(folder), "XDG_RUNTIME_DIR": str(runtime)}
 
 
 @contextlib.contextmanager
@@ -184,7 +185,7 @@ def serving(
         yield target
         assert process.poll() is None, f"the program has ended by itself: {target.log()}"
         assert target.is_alive()
-        process.terminate()
+        signals.ask_to_end(process.pid)
         assert process.wait(ENDS_WITHIN_S) == 0
         assert not BUGS.search(target.log()), target.log()
     finally:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.attacks.upstream_scene import attacked
-from tests.program import BOUND_S, Json, Program, text_of
+from tests.program import BOUND_S, Json, Program, browser_command, text_of
 from tests.upstreams.auth_server import Answer, AuthServer, Manners
 
 METADATA = "/.well-known/oauth-authorization-server"
@@ -41,14 +40,13 @@ ATTACKS = {
 }
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="the browser is a script")
 async def test_no_login_runs_opens_or_fetches_what_a_server_may_not_say(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     script = tmp_path / "browser.py"
     script.write_text(BROWSER)
-    monkeypatch.setenv("BROWSER", f"{sys.executable} {script} {tmp_path / 'opened'} %s")
+    monkeypatch.setenv("BROWSER", browser_command(script, tmp_path / "opened"))
     async with contextlib.AsyncExitStack() as stack:
         trap = await stack.enter_async_context(AuthServer())
         moved = answering(METADATA, None, 307, Location=f"{trap.url}{METADATA}")

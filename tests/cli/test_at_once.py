@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.commands import CliRunner
+from tests.windows import home_variables
 
 TOOLS = {
     "cursor": ".cursor/mcp.json",
@@ -28,7 +29,8 @@ def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         (home / file).parent.mkdir(parents=True)
         servers = {tool: {"command": tool}, "common": {"command": "common", "args": ["--same"]}}
         (home / file).write_text(json.dumps({"mcpServers": servers}, indent=2), encoding="utf-8")
-    monkeypatch.setenv("HOME", str(home))
+    for name, value in home_variables(home).items():
+        monkeypatch.setenv(name, value)
     return home
 
 

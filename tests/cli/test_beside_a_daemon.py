@@ -6,8 +6,6 @@ import asyncio
 import json
 import os
 import re
-import shlex
-import signal
 import tempfile
 import time
 from collections.abc import Iterator
@@ -16,10 +14,12 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.face import window
+from dynamic_mcp.face.listener import DaemonListener
 from dynamic_mcp.system import private_socket
+from tests import signals
 from tests.cli.commands import CliRunner
 from tests.own_process import Process
-from tests.program import BOUND_S, Json, full, odd, running
+from tests.program import BOUND_S, Json, full, odd, running, with_noted_input, with_noted_starts
 from tests.terminal import ENTER, strip_escapes, terminal
 from tests.upstreams.auth_server import AuthServer
 
@@ -45,12 +45,6 @@ def configure(cli: CliRunner, servers: Json, **settings: Json) -> None:
     cli.configure(servers, settings={**DAEMON, **settings})
 
 
-def counted(server: dict[str, Json], starts: Path) -> dict[str, Json]:
-    """Return the same server, which writes a line to a file whenever it is started."""
-    line = shlex.join([server["command"], *server["args"]])
-    return {"command": "sh", "args": ["-c", f"echo started >> {starts}; exec {line}"]}
-
-
 async def run_beside(cli: CliRunner, *args: str) -> tuple[int | None, str, str]:
     """Run a command while this event loop serves a window."""
     done = await asyncio.to_thread(cli.run, *args)
@@ -59,7 +53,7 @@ async def run_beside(cli: CliRunner, *args: str) -> tuple[int | None, str, str]:
 
 async def test_a_call_beside_a_window_uses_the_windows_server_and_starts_none(beside: CliRunner) -> None:
     starts = beside.folder / "starts"
-    configure(beside, {"odd": counted(odd(), starts)})
+    configure(beside, {"odd": with_noted_starts(odd(), starts)})
     async with running(str(beside.config), env=beside.environment(), cwd=beside.folder) as window:
         await window.initialize()
         process = (await window.call("odd", "pid"))["content"][0]["text"]
@@ -99,20 +93,24 @@ async def test_a_daemon_that_ends_before_it_has_greeted_is_done_without(beside: 
     path = private_socket.place(os.environ, window.socket_name(str(beside.config)))
     connections = 0
 
-    def end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal connections
-        connections += 1
-        writer.close()
+    class Ends(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            nonlocal connections
+            connections += 1
+            transport.close()
 
-    async with await asyncio.start_unix_server(end, path):
-        called = await run_beside(beside, "call", "full", "echo", "text=a")
+    listener = DaemonListener(Path(path))
+    assert await listener.open(Ends)
+    called = await run_beside(beside, "call", "full", "echo", "text=a")
+    listener.close()
+
     assert called == (0, "a\n", "")
     assert connections == 1
 
 
 def test_a_call_of_one_server_starts_no_other(beside: CliRunner) -> None:
     starts = beside.folder / "starts"
-    configure(beside, {"odd": odd(), "full": {**counted(full(), starts), "connect": "eager"}})
+    configure(beside, {"odd": odd(), "full": {**with_noted_starts(full(), starts), "connect": "eager"}})
     assert beside.run("daemon", "start").code == 0
     assert beside.run("call", "odd", "pid").code == 0
     assert not starts.exists()
@@ -265,7 +263,7 @@ async def test_a_daemon_that_is_killed_in_a_call_is_told_with_exit_code_5(beside
     assert beside.run("daemon", "start").code == 0
     process = await waiting_call(beside)
     (status,) = beside.run("status").json
-    os.kill(status["pid"], signal.SIGKILL)
+    signals.kill(status["pid"])
     async with asyncio.timeout(BOUND_S):
         out, err = await process.communicate()
     assert (process.returncode, out) == (5, b"")
@@ -274,12 +272,10 @@ async def test_a_daemon_that_is_killed_in_a_call_is_told_with_exit_code_5(beside
 
 async def test_ctrl_c_cancels_the_call_at_the_server_which_goes_on_running(beside: CliRunner) -> None:
     heard = beside.folder / "heard.jsonl"
-    server = full()
-    line = shlex.join([server["command"], *server["args"]])
-    configure(beside, {"full": {"command": "sh", "args": ["-c", f"tee {heard} | {line}"]}})
+    configure(beside, {"full": with_noted_input(full(), heard)})
     assert beside.run("daemon", "start").code == 0
     process = await waiting_call(beside)
-    process.send_signal(signal.SIGINT)
+    signals.interrupt(process.pid)
     async with asyncio.timeout(BOUND_S):
         out, err = await process.communicate()
     assert (process.returncode, out) == (130, b"")
@@ -314,7 +310,7 @@ def test_logs_shows_what_the_daemon_of_the_config_has_logged(beside: CliRunner) 
 
 def test_doctor_examines_a_server_that_runs_in_the_daemon_as_it_runs(beside: CliRunner) -> None:
     starts = beside.folder / "starts"
-    configure(beside, {"odd": counted(odd(), starts), "full": full()})
+    configure(beside, {"odd": with_noted_starts(odd(), starts), "full": full()})
     assert beside.run("daemon", "start").code == 0
     assert beside.run("call", "odd", "pid").code == 0
 
@@ -323,7 +319,7 @@ def test_doctor_examines_a_server_that_runs_in_the_daemon_as_it_runs(beside: Cli
     assert done.code == 0
     (daemon,) = [finding for finding in done.json["findings"] if finding["where"] == "daemon"]
     assert daemon["what"].startswith("runs: version ")
-    assert ", 0 sessions, socket /" in daemon["what"]
+    assert ", 0 sessions, socket " in daemon["what"]
     warm, cold = done.json["groups"]
     assert (warm["group"], warm["runs_in_daemon"], warm["is_up"]) == ("odd", True, True)
     assert warm["tools"] > 10

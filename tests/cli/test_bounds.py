@@ -54,13 +54,5 @@ def test_a_config_may_come_from_a_pipe_of_the_shell(cli: CliRunner) -> None:
 
 
 def test_arguments_on_stdin_have_a_bound(cli: CliRunner) -> None:
-    program = " ".join(cli.command("call", "full", "echo", "-"))
-    done = subprocess.run(
-        ["sh", "-c", f"{program} < /dev/zero"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        cwd=cli.folder,
-    )
-    assert (done.returncode, done.stderr) == (2, "error: stdin is larger than 64 MiB\n")
+    done = cli.run("call", "full", "echo", "-", stdin=bytes(65 << 20))
+    assert (done.code, done.err) == (2, "error: stdin is larger than 64 MiB\n")

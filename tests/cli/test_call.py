@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import signal
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests import signals
 from tests.cli.commands import CliRunner
-from tests.program import UPSTREAMS, full, odd
+from tests.program import UPSTREAMS, full, odd, with_noted_input
 from tests.terminal import strip_escapes
 
 
@@ -216,17 +216,14 @@ def test_a_server_on_a_terminal_cannot_write_there_what_it_likes(cli: CliRunner)
     assert cli.run("call", "full", "echo", text).out == "\x1b[31mred\x07 \x9b1m\n"
 
 
-@pytest.mark.posix_only("its server is started by a shell; Windows sends no SIGINT to one process")
 async def test_ctrl_c_cancels_the_call_at_the_server_and_exits_130(cli: CliRunner) -> None:
     heard = cli.folder / "heard.jsonl"
-    server = full()
-    line = " ".join([server["command"], *server["args"]])
-    cli.configure({"full": {"command": "sh", "args": ["-c", f"tee {heard} | {line}"]}})
+    cli.configure({"full": with_noted_input(full(), heard)})
     process = await cli.start("call", "full", "wait", "key=k")
     assert process.stderr is not None
     async with asyncio.timeout(60):
         assert (await process.stderr.readline()).startswith(b"progress 0/")
-        process.send_signal(signal.SIGINT)
+        signals.interrupt(process.pid)
         out, err = await process.communicate()
     assert (process.returncode, out) == (130, b"")
     assert err.decode().endswith("interrupted\n")

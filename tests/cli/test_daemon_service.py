@@ -17,6 +17,8 @@ from dynamic_mcp import __version__
 from tests.cli import fake_service_manager
 from tests.cli.commands import BOUND_S, CliRunner, CommandResult
 
+pytestmark = pytest.mark.posix_only("systemd and launchd; test_service_managers.py has the Task Scheduler")
+
 # The program, as it is on another system: what it asks about the system says macOS.
 _ON_MACOS = "import sys; sys.platform = 'darwin'; from dynamic_mcp.__main__ import main; main()"
 

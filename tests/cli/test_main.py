@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import subprocess
 import sys
 from pathlib import Path
+from subprocess import PIPE
+from typing import TYPE_CHECKING
 
 import click  # noqa: F401 - it cannot be loaded once the platform is another
 import pytest
@@ -14,6 +18,9 @@ from dynamic_mcp import __version__
 from dynamic_mcp.cli.command_names import command_names
 from dynamic_mcp.cli.main import run
 from tests.cli.commands import CliRunner
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 
 def test_the_version_is_data(cli: CliRunner) -> None:
@@ -95,15 +102,34 @@ def test_a_shell_is_offered_commands_groups_and_known_tools(cli: CliRunner, type
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(cli: CliRunner) -> None:
-    program = f"{sys.executable} -m dynamic_mcp schema | head -c 1"
-    done = subprocess.run(
-        ["bash", "-c", f"set -o pipefail; {program}"],
-        cwd=cli.folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.stdout, done.stderr) == ("{", "")
+    with subprocess.Popen(cli.command("schema"), cwd=cli.folder, stdout=PIPE, stderr=PIPE, bufsize=0) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.read(1) == b"{"
+        process.stdout.close()
+        assert process.stderr.read() == b""
+
+
+def test_a_closed_pipe_of_windows_is_no_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with io.TextIOWrapper(_ClosedPipe(), write_through=True) as out:
+        monkeypatch.setattr(sys, "stdout", out)
+        monkeypatch.setattr(sys, "platform", "win32")
+        assert run(["--version"]) == 1
+    assert capsys.readouterr().err == ""
+
+
+class _ClosedPipe(io.FileIO):
+    """A file that refuses all data, as Windows refuses it for a pipe that nobody reads."""
+
+    def __init__(self) -> None:
+        super().__init__(os.devnull, "w")
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        if len(memoryview(data)):
+            raise OSError(errno.EINVAL, "Invalid argument")
+        return 0
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")

@@ -6,12 +6,12 @@ import asyncio
 import contextlib
 import json
 import os
-import signal
 import sys
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 from dynamic_mcp.config.resolved import Program
+from tests import signals
 from tests.history.harness import RESULT_LIMIT
 from tests.history.record import Json
 from tests.journeys.remote_server import free_port
@@ -86,7 +86,7 @@ class HttpProgram:
     async def stop(self) -> None:
         """Tell it to end, and wait for that."""
         if self.process.returncode is None:
-            self.process.send_signal(signal.SIGTERM)
+            signals.ask_to_end(self.pid)
         try:
             async with asyncio.timeout(_ENDS_WITHIN_S):
                 self.exit_code = await self.process.wait()

@@ -16,12 +16,12 @@ import pytest
 from tests import own_process
 from tests.conformance.peers import MODERN, connected
 from tests.own_process import DEVNULL
-from tests.program import BOUND_S, Program, running, started, text_of
+from tests.program import BOUND_S, UPSTREAMS, Program, browser_command, running, started, text_of
 from tests.upstreams.auth_server import AuthServer
 from tests.web import web_client
 
 Json = Any  # whatever JSON a test writes down
-BROWSER = f"{sys.executable} {Path(__file__).parents[1] / 'upstreams' / 'browser.py'} %s"
+BROWSER = browser_command(UPSTREAMS / "browser.py")
 NOBODY = {"BROWSER": "", "DISPLAY": "", "WAYLAND_DISPLAY": "", "SSH_CONNECTION": "here"}
 SOMEBODY = {"BROWSER": BROWSER}
 TAKES_LINKS: Json = {"elicitation": {"url": {}}}

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import os
-import signal
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
@@ -146,7 +145,7 @@ async def test_a_signal_sends_what_is_left_at_once(
         await program.call("a", "echo", {"text": "there"})
         await asyncio.to_thread(receiver.wait_for, lambda it: "mcp.server.operation.duration" in it.metrics)
         assert receiver.spans == []
-        program.process.send_signal(signal.SIGTERM)
+        program.ask_to_end()
         assert await program.ends() == 0
     assert [each.name for each in receiver.spans] == ["tools/call echo"] * 2
     assert "mcp.server.session.duration" in receiver.metrics

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import httpx2
 
+from dynamic_mcp.system import file_reader
 from tests.own_process import OWN
 from tests.program import BOUND_S, Json, Program, started
 
@@ -68,7 +69,7 @@ def write_config(folder: Path, servers: Json, **settings: Json) -> Path:
     """Write a config, as an editor does, by a rename."""
     file, new = folder / "dynamic-mcp.json", folder / "new.json"
     new.write_text(json.dumps({"mcpServers": servers, "settings": settings}))
-    new.replace(file)
+    file_reader.replace(new, file)
     return file
 
 

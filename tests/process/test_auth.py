@@ -24,10 +24,7 @@ from tests.program import BOUND_S, Json, odd, text_of
 from tests.upstreams.odd_http import OddHttp
 from tests.web import web_client
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform == "win32", reason="signals as POSIX has them"),
-    pytest.mark.alone_only("HTTP is served the same by a daemon"),
-]
+pytestmark = pytest.mark.alone_only("HTTP is served the same by a daemon")
 
 TOKEN, OTHER = "front-token-of-ann-0123456789", "front-token-of-bob-0123456789"
 BEARER: Json = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import sys
 from pathlib import Path
 
 import pytest
@@ -60,7 +59,6 @@ async def test_a_reload_takes_the_tools_out_of_the_list_again(tmp_path: Path) ->
                 break
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals as POSIX has them")
 @pytest.mark.alone_only("it starts no windows")
 async def test_sessions_over_http_are_listed_what_suits_them(tmp_path: Path) -> None:
     port = free_port()

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import os
-import sys
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
@@ -15,7 +14,7 @@ import pytest
 from tests import own_process
 from tests.own_process import DEVNULL
 from tests.process.side_by_side import play
-from tests.program import Json, Program, running, text_of
+from tests.program import UPSTREAMS, Json, Program, browser_command, running, text_of
 from tests.proxy.bare import Bare
 from tests.upstreams.auth_server import AuthServer
 from tests.upstreams.full import Options
@@ -24,7 +23,7 @@ from tests.upstreams.odd_http import OddHttp
 
 pytestmark = pytest.mark.alone_only("no daemon serves what is in no config")
 
-BROWSER = f"{sys.executable} {Path(__file__).parents[1] / 'upstreams' / 'browser.py'} %s"
+BROWSER = browser_command(UPSTREAMS / "browser.py")
 NOBODY = {"BROWSER": "", "DISPLAY": "", "WAYLAND_DISPLAY": "", "SSH_CONNECTION": "here"}
 SECRET = "a-secret-that-nobody-may-see"
 

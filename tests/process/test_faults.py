@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -89,11 +91,17 @@ async def test_an_answer_that_cannot_be_used_fails_its_call_alone(tmp_path: Path
 
 # Rows 4, 5 and 9.
 
+
+def _describe_end(name: str) -> str:
+    """Return how the end by this signal is told; on Windows, its number is the exit code."""
+    return f"code {signal.Signals[name].value}" if sys.platform == "win32" else name
+
+
 ENDS = {
     "exit": "code 0",
     "exit_code": "code 3",
-    "sigkill": "SIGKILL",
-    "segfault": "SIGSEGV",
+    "sigkill": _describe_end("SIGTERM" if sys.platform == "win32" else "SIGKILL"),
+    "segfault": _describe_end("SIGSEGV"),
     "half_answer_then_exit": "exited",
     "close_stdout": "closed its output",
 }

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.embeddings.endpoint import endpoint
-from tests.program import BOUND_S, Json, Program, full, serving, text_of
+from tests.program import BOUND_S, Json, Program, full, serving, text_of, with_noted_starts
 
 
 async def get_tools(program: Program, **arguments: Json) -> list[Json]:
@@ -23,9 +23,7 @@ async def test_a_search_is_answered_from_cached_catalogs_without_starting_a_serv
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     starts_log = tmp_path / "started"
-    script = f'echo started >> {starts_log}; exec "$0" "$@"'
-    server = full()
-    logged_server = {"command": "/bin/sh", "args": ["-c", script, server["command"], *server["args"]]}
+    logged_server = with_noted_starts(full(), starts_log)
     async with serving(tmp_path, {"full": logged_server}) as program:
         listed = await get_tools(program, group="full", detail="names")
         await program.call("full", listed[0]["name"])

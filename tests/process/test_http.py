@@ -5,24 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
 import stat
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx2
 import pytest
 
+from tests import signals
 from tests.journeys.remote_server import free_port
 from tests.own_process import OWN
 from tests.process.http_client import connected, serving_http, write_config
 from tests.program import BOUND_S, odd, started, text_of
 from tests.web import web_client
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform == "win32", reason="signals as POSIX has them"),
-    pytest.mark.alone_only("it starts no windows"),
-]
+pytestmark = pytest.mark.alone_only("it starts no windows")
 
 
 async def test_two_clients_have_a_session_each_and_nothing_is_read_from_stdin(tmp_path: Path) -> None:
@@ -34,7 +31,7 @@ async def test_two_clients_have_a_session_each_and_nothing_is_read_from_stdin(tm
         async with connected(url) as one, connected(url) as other:
             assert text_of(await one.call("odd", "echo", {"text": "a"})) == "a"
             assert text_of(await other.call("odd", "echo", {"text": "b"})) == "b"
-        program.process.terminate()
+        program.ask_to_end()
         assert await program.ends() == 0
     assert program.lines == []
 
@@ -48,8 +45,8 @@ async def test_a_client_gets_the_directory_and_the_environment_of_the_program(tm
     assert facts["cwd"] == str(Path.cwd())
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_call_in_flight_gets_its_time_after_a_signal(tmp_path: Path, number: signal.Signals) -> None:
+@pytest.mark.parametrize("end", [signals.ask_to_end, signals.interrupt])
+async def test_a_call_in_flight_gets_its_time_after_a_signal(tmp_path: Path, end: Callable[[int], None]) -> None:
     port = free_port()
     async with serving_http(write_config(tmp_path, {"odd": odd()}), str(port)) as program:
         await program.says("over HTTP at")
@@ -57,7 +54,7 @@ async def test_a_call_in_flight_gets_its_time_after_a_signal(tmp_path: Path, num
             call = asyncio.create_task(client.call("odd", "sleep", {"seconds": 1}))
             await client.has_received("odd", "seconds")
 
-            program.process.send_signal(number)
+            end(program.process.pid)
 
             assert text_of(await call) == "slept 1 s"
             assert await program.ends() == 0
@@ -72,7 +69,7 @@ async def test_a_call_that_does_not_end_is_answered_with_an_error_in_the_end(tmp
             call = asyncio.create_task(client.request("tools/call", hold("odd")))
             await client.has_received("odd", "hold")
 
-            program.process.terminate()
+            program.ask_to_end()
 
             answer = await call
             assert answer["result"]["isError"]
@@ -89,7 +86,7 @@ async def test_a_call_can_still_be_cancelled_after_a_signal(tmp_path: Path) -> N
             message = {"jsonrpc": "2.0", "id": "a", "method": "tools/call", "params": hold("odd")}
             call = asyncio.create_task(client.post(message))
             await client.has_received("odd", "hold")
-            program.process.terminate()
+            program.ask_to_end()
             await is_ending(port)
 
             cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "a"}}
@@ -107,10 +104,10 @@ async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
         async with connected(f"http://127.0.0.1:{port}/mcp") as client:
             call = asyncio.create_task(client.request("tools/call", hold("odd")))
             await client.has_received("odd", "hold")
-            program.process.terminate()
+            program.ask_to_end()
             await is_ending(port)
 
-            program.process.terminate()
+            program.ask_to_end()
 
             with pytest.raises(httpx2.TransportError):
                 await call

@@ -118,7 +118,7 @@ async def test_serve_http_is_the_daemon_of_its_config(tmp_path: Path) -> None:
             assert text_of(await client.call("odd", "pid")) == text_of(await window.call("odd", "pid"))
         assert daemons() == [], "no other daemon was started"
         assert server.process.returncode is None, "it stays without windows"
-        server.process.terminate()
+        server.ask_to_end()
         assert await server.ends() == 0
 
 

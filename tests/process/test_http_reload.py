@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 import ssl
-import sys
 from pathlib import Path
 
 import httpx2
@@ -18,10 +17,7 @@ from tests.process.http_client import connected, serving_http, write_config
 from tests.process.test_http import refuses
 from tests.program import odd, running, started, text_of
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform == "win32", reason="signals and renames as POSIX has them"),
-    pytest.mark.alone_only("a reload is the same in a daemon"),
-]
+pytestmark = pytest.mark.alone_only("a reload is the same in a daemon")
 
 
 def url_of(port: int, path: str = "/mcp") -> str:
@@ -93,6 +89,7 @@ async def test_what_cannot_be_had_leaves_the_old_address_and_is_told(tmp_path: P
             assert text_of(await client.call("odd", "echo", {"text": "a"})) == "a"
 
 
+@pytest.mark.posix_only("Windows has no SIGHUP")
 async def test_https_takes_a_new_certificate_with_sighup(tmp_path: Path) -> None:
     port = free_port()
     old = make_certificate(tmp_path)
@@ -113,6 +110,7 @@ async def test_https_takes_a_new_certificate_with_sighup(tmp_path: Path) -> None
                 pass
 
 
+@pytest.mark.posix_only("Windows has no SIGHUP")
 async def test_a_certificate_that_cannot_be_used_leaves_the_old_one(tmp_path: Path) -> None:
     port = free_port()
     old = make_certificate(tmp_path)

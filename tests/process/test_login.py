@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -24,10 +23,7 @@ from tests.oidc_provider import OidcProvider
 from tests.program import BOUND_S
 from tests.web import web_client
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform == "win32", reason="signals as POSIX has them"),
-    pytest.mark.alone_only("HTTP is served the same by a daemon"),
-]
+pytestmark = pytest.mark.alone_only("HTTP is served the same by a daemon")
 
 
 class Storage:

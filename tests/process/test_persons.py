@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -14,10 +13,7 @@ from tests.process.http_client import serving_http, write_config
 from tests.program import running, text_of
 from tests.upstreams.auth_server import AuthServer
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform == "win32", reason="signals as POSIX has them"),
-    pytest.mark.alone_only("it starts no windows"),
-]
+pytestmark = pytest.mark.alone_only("it starts no windows")
 
 NOBODY = {"BROWSER": "", "DISPLAY": "", "WAYLAND_DISPLAY": "", "SSH_CONNECTION": "here"}
 

@@ -6,11 +6,11 @@ import asyncio
 import json
 import os
 import signal
-import sys
 from pathlib import Path
 
 import pytest
 
+from dynamic_mcp.system import file_reader
 from tests import hosting
 from tests.journeys.remote_server import free_port
 from tests.process.http_client import connected, serving_http
@@ -32,7 +32,7 @@ def save(folder: Path, profiles: Json = None, **settings: Json) -> Path:
     servers = {"a": odd(), "b": odd()}
     tree = {"mcpServers": servers, "profiles": PROFILES if profiles is None else profiles, "settings": settings}
     new.write_text(json.dumps(tree))
-    new.replace(file)
+    file_reader.replace(new, file)
     return file
 
 
@@ -190,7 +190,6 @@ async def test_a_window_goes_on_with_another_daemon_in_its_profile_or_without_se
         assert await groups_of(program) == (["a"] if stays else [])
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals as POSIX has them")
 @pytest.mark.alone_only("it starts no windows")
 async def test_http_has_a_path_for_each_profile_and_a_profile_for_the_others(tmp_path: Path) -> None:
     port = free_port()

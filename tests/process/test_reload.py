@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from dynamic_mcp.system import file_reader
+from tests import signals
 from tests.program import BOUND_S, Json, Program, odd, serving, text_of
-
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and renames as POSIX has them")
 
 
 def save(folder: Path, servers: Json) -> None:
@@ -24,7 +24,7 @@ def save(folder: Path, servers: Json) -> None:
 def write(folder: Path, text: str) -> None:
     new = folder / "new.json"
     new.write_text(text)
-    new.replace(folder / "dynamic-mcp.json")
+    file_reader.replace(new, folder / "dynamic-mcp.json")
 
 
 async def lists(program: Program, text: str) -> None:
@@ -80,14 +80,10 @@ async def test_a_group_that_inherits_everything_keeps_its_process(tmp_path: Path
 
 async def test_a_removed_group_leaves_no_process(tmp_path: Path) -> None:
     async with serving(tmp_path, {"stays": odd(), "goes": odd()}) as program:
-        pid = os.pidfd_open(await pid_of(program, "goes"))
-        ended = asyncio.Event()
-        asyncio.get_running_loop().add_reader(pid, ended.set)
+        pid = await pid_of(program, "goes")
+        ended = asyncio.create_task(asyncio.to_thread(signals.has_ended, pid, BOUND_S))
         save(tmp_path, {"stays": odd()})
-        async with asyncio.timeout(30):
-            await ended.wait()
-        asyncio.get_running_loop().remove_reader(pid)
-        os.close(pid)
+        assert await ended
         assert "no group is named" in text_of(await program.call("goes", "process"))
 
 
@@ -115,6 +111,7 @@ async def test_a_wrong_config_is_told_once_and_the_old_one_serves_until_a_good_o
 # Row 52 of the fault matrix.
 
 
+@pytest.mark.posix_only("Windows has no SIGHUP")
 @pytest.mark.both_hosts
 async def test_sighup_reads_the_config_again_and_ends_nothing(tmp_path: Path) -> None:
     async with serving(tmp_path, {"up": odd()}) as program:
@@ -139,14 +136,10 @@ async def test_a_new_command_is_on_stderr_without_the_values_of_its_environment(
 
 async def test_a_second_signal_ends_everything_at_once(tmp_path: Path) -> None:
     async with serving(tmp_path, {"odd": odd("ignore_term")}) as program:
-        child = os.pidfd_open(await pid_of(program, "odd"))
-        ended = asyncio.Event()
-        asyncio.get_running_loop().add_reader(child, ended.set)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            os.kill(program.host, number)
+        ended = asyncio.create_task(asyncio.to_thread(signals.has_ended, await pid_of(program, "odd"), BOUND_S))
+        host = program.host
+        for ask in (signals.ask_to_end, signals.interrupt):
+            ask(host)
         program.end_input()
         assert await program.ends() == 0
-        async with asyncio.timeout(BOUND_S):
-            await ended.wait()
-        asyncio.get_running_loop().remove_reader(child)
-        os.close(child)
+        assert await ended

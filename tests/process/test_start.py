@@ -265,6 +265,7 @@ async def test_every_known_protocol_version_is_spoken(tmp_path: Path, version: s
         assert (await program.initialize(version=version))["result"]["protocolVersion"] == version
 
 
+@pytest.mark.posix_only("a pseudo-terminal, as POSIX systems have them")
 async def test_on_a_terminal_it_says_what_it_is_and_serves_all_the_same(tmp_path: Path) -> None:
     file = tmp_path / "c.json"
     file.write_text('{"mcpServers": {}}')

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -51,7 +52,7 @@ async def test_a_server_that_cannot_be_reached_without_a_variable_is_shown_with_
 
 
 async def test_a_program_that_ends_for_want_of_a_variable_is_shown_with_what_to_do(tmp_path: Path) -> None:
-    server = {"command": "sh", "args": ["-c", "exit 3"], "env": {"T": "${DM_UNSET}"}}
+    server = {"command": sys.executable, "args": ["-c", "raise SystemExit(3)"], "env": {"T": "${DM_UNSET}"}}
     async with client(tmp_path, CODEX, {"up": server}) as program:
         said = words(await program.call("up", "x"))
         assert "exited with code 3" in said

@@ -96,7 +96,8 @@ class HttpSession:
         self.used_at = now()
         self.in_flight: set[InFlight] = set()
         self.streams: dict[int, SessionStream] = {}  # unfinished streams
-        self.session = Session(ClientConnection(self.send, self._is_congested, origin, address), server)
+        connection = ClientConnection(self.send, self._is_congested, origin, address, shared_id=id)
+        self.session = Session(connection, server)
         self._budget = budget
         self._store: ReplayStore | None = None
         self.is_movable = is_movable  # another replica may go on with it, as has happened so often

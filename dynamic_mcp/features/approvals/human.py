@@ -69,8 +69,10 @@ from dynamic_mcp.system.task_set import TaskSet
 
 log = logging.getLogger(__name__)
 
-MakeGrantSharing = Callable[[object, Callable[[], object]], GrantSharing]
-"""Makes it of all that decides who is asked, and of what is called when a grant was given elsewhere."""
+MakeGrantSharing = Callable[
+    [object, Callable[[], object], Callable[[Callable[[ApprovalKey], bool]], object]], GrantSharing
+]
+"""Makes it of all that decides who is asked, and of what is called when others have granted, or ask about, a call."""
 FindRight = Callable[[UpstreamRequest, Decision], Right | None]
 
 _REMOVED = "it was decided elsewhere"
@@ -135,7 +137,7 @@ class HumanApproval:
             self._queue.share(make_calls)
         old, self._shared = self._shared, None
         if make_grants is not None:
-            self._shared = make_grants(rules_of(self._config), self._use_new_grants)
+            self._shared = make_grants(rules_of(self._config), self._use_new_grants, self._withdraw)
         if old is not None:
             self._tasks.create(old.close(), name="end of shared grants")
 
@@ -338,6 +340,8 @@ class HumanApproval:
             self.counts.pending += 1
             self._expiries[question.id] = self._tasks.create(self._expire(question), name="expiry of an approval")
             self._emit("approval.requested", question.id, subject, client)
+            if self._shared is not None:
+                self._shared.announce(question.key)
 
     async def _expire(self, question: ApprovalQuestion) -> None:
         while question.verdict is None:
@@ -407,10 +411,17 @@ class HumanApproval:
 
     def _use_new_grants(self) -> None:
         """Called when users may have allowed, or denied, at another replica what waits here."""
-        for question in self._approvals.list_waiting():
+        for question in self._approvals.list_open(is_waiting=True):
             client = self._subjects[question.id].client()
             if client is not None and self._shared is not None and self._shared.has(question.key, client):
                 self._moves.create(self._use_new_grant(question, client), name="a grant of another replica")
+
+    def _withdraw(self, is_asked: Callable[[ApprovalKey], bool]) -> None:
+        """Called when another replica asks about a call, to which its client has turned with it."""
+        for question in self._approvals.list_open(is_waiting=False):
+            if is_asked(question.key):
+                self._approvals.forget(question)
+                self._close([question], "another replica asks about it now")
 
     async def _use_new_grant(self, question: ApprovalQuestion, client: Client) -> None:
         subject = self._subjects[question.id]

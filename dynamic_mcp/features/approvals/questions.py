@@ -93,6 +93,10 @@ class GrantSharing(Protocol):
         """Have a grant hold at all replicas; False if it can only hold at this one. Raises StoreUnavailable."""
         ...
 
+    def announce(self, key: ApprovalKey) -> None:
+        """Tell the other replicas of a new question, so that they withdraw an equal one for which nothing waits."""
+        ...
+
     def set_rules(self, rules: object) -> None: ...
 
     async def close(self) -> None: ...
@@ -239,9 +243,9 @@ class Approvals:
             del self._grants[earlier[0]]
         self._grants[key] = grant
 
-    def list_waiting(self) -> list[ApprovalQuestion]:
-        """Return the open questions with a waiting request."""
-        return [each for each in self._open.values() if each.has_waiting]
+    def list_open(self, *, is_waiting: bool) -> list[ApprovalQuestion]:
+        """Return the open questions with a waiting request, or those without."""
+        return [each for each in self._open.values() if each.has_waiting is is_waiting]
 
     def forget(self, question: ApprovalQuestion) -> None:
         """Withdraw a question without an answer."""

@@ -1,14 +1,15 @@
 """What users have allowed, or denied, for later calls, at all replicas that share a store.
 
 A grant for one call is taken out of the store by the replica that uses it, so of all replicas one does. One for an
-hour or a session is looked up in a copy, and none holds while that may be old: then users are asked again. A client
-of a revision without sessions has the same grants at all replicas; those for other sessions stay with them.
+hour or a session is looked up in a copy, and none holds while that may be old: then users are asked again. A session
+is the same at all replicas over HTTP, also where its client has none and is known by what it says of itself.
 """
 
 from __future__ import annotations
 
 import logging
 import math
+import secrets
 import time
 from collections.abc import Callable, Hashable
 from hashlib import sha256
@@ -43,6 +44,11 @@ log = logging.getLogger(__name__)
 GRANTS = StoreSpace("approval-grants", most_listed=1024)
 _MOST_BYTES = 4000
 _MAX_ENDED = 4096
+# Messages of a replica that asks about a call: `<replica> <digest of the call's key>`.
+QUESTIONS = StoreSpace("approval-questions")
+
+OnAsked = Callable[[Callable[[ApprovalKey], bool]], object]
+"""Called with a function that returns whether a key is that of a call which another replica asks about."""
 
 
 class SharedGrant(Struct, frozen=True):
@@ -76,16 +82,21 @@ class SharedGrant(Struct, frozen=True):
 
 
 class SharedGrants:
-    """The grants in a store. `on_change` is called when others may hold; `rules` are all that decide who is asked."""
+    """The grants in a store; `rules` are all that decide who is asked.
 
-    def __init__(self, store: SharedStore, rules: object, on_change: Callable[[], object]) -> None:
+    `on_change` is called when others may hold, and `on_asked` when another replica asks about a call.
+    """
+
+    def __init__(self, store: SharedStore, rules: object, on_change: Callable[[], object], on_asked: OnAsked) -> None:
         self._store = store
         self._policy = digest(rules)
         self._ended: BoundedDict[Version, None] = BoundedDict(_MAX_ENDED)
         self._known: dict[str, tuple[StoredEntry, SharedGrant]] = {}
         self._about: set[tuple[Principal, str, str]] = set()  # whom and what the known ones are for
         self._renewing: set[str] = set()
-        self._on_change = on_change
+        self._on_change, self._on_asked = on_change, on_asked
+        self._owner = secrets.token_hex(8)
+        self._unsubscribe = store.subscribe(QUESTIONS, self._hear)
         self._tasks = TaskSet(log)
         self._mirror = Mirror(store, GRANTS)
         self._mirror.on_change(self._read)
@@ -157,6 +168,24 @@ class SharedGrants:
         finally:
             self._renewing.discard(entry.name)
 
+    # --- questions ---------------------------------------------------------------------------------------
+
+    def announce(self, key: ApprovalKey) -> None:
+        """Tell the other replicas of a new question, so that they withdraw an equal one for which nothing waits."""
+        if name := self._name(key):
+            self._tasks.create(self._publish(f"{self._owner} {name}"), name="a new question")
+
+    async def _publish(self, message: str) -> None:
+        try:
+            await self._store.publish(QUESTIONS, message.encode())
+        except StoreUnavailable as exc:
+            log.debug("another replica may ask about the same call: %s", exc)
+
+    def _hear(self, message: bytes | None) -> None:
+        owner, _, name = (message or b"").decode("utf-8", "replace").partition(" ")
+        if name and owner != self._owner:
+            self._on_asked(lambda key: self._name(key) == name)
+
     # --- changes -----------------------------------------------------------------------------------------
 
     async def add(self, key: ApprovalKey, grant: ApprovalGrant, *, group: str, left_s: float) -> bool:
@@ -213,6 +242,7 @@ class SharedGrants:
             log.debug("a dropped approval stays in the shared store: %s", exc)
 
     async def close(self) -> None:
+        self._unsubscribe()
         self._tasks.cancel_all()
         await self._tasks.wait()
 
@@ -267,10 +297,8 @@ def _decode(entry: StoredEntry) -> SharedGrant | None:
 def _session_name(session: Hashable) -> str | None:
     """Return what a session is at all replicas; None if it is one of this replica."""
     client: Any = session  # Any: only clients are sessions
-    if not client.hello.revision.is_stateless:
-        return None
-    info = (bytes(client.hello.capabilities), bytes(client.hello.client_info))
-    return digest([client.principal, client.only, client.profile, *info])
+    shared_id: str = client.shared_id
+    return shared_id or None
 
 
 def digest(value: object) -> str:

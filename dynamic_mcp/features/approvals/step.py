@@ -96,7 +96,7 @@ class AskForApproval(ChangingStep):
         config = str(self.services.config.file)
         human.share(
             lambda server: SharedCalls(store, server, folder / FOLDER, config),
-            lambda rules, on_change: SharedGrants(store, rules, on_change),
+            lambda *arguments: SharedGrants(store, *arguments),
         )
 
     def _find_right(self, call: UpstreamRequest, decision: Decision) -> Right | None:

@@ -22,7 +22,7 @@ from typing import Literal, TypeVar
 from msgspec import Struct, structs
 
 from dynamic_mcp.config.secrets import count_hidden, mask_values
-from dynamic_mcp.system import paths
+from dynamic_mcp.system import file_reader, paths
 from dynamic_mcp.system.file_store import FileStore, JsonCodec, Stamp, StoreError, stamp_of
 
 log = logging.getLogger(__name__)
@@ -175,7 +175,7 @@ class ApprovalStore:
 
     def remove(self, id: str) -> None:
         with contextlib.suppress(OSError):
-            self._path(id).unlink()
+            file_reader.retry(self._path(id).unlink)
 
     def touch(self, id: str) -> None:
         with contextlib.suppress(OSError):

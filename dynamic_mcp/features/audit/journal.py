@@ -121,7 +121,10 @@ def abandoned(directory: Path) -> Iterator[list[AuditLine]]:
             for id in find_ids(directory, lines, since=min(line.at for line in lines.values())[:10]):
                 del lines[id]
         yield [_interrupted(line) for line in lines.values()]
-        for file in files:
+    # Windows removes no file that is open. One that another process has opened meanwhile has no calls for it, since
+    # all of them are in the log, and is removed by that process.
+    for file in files:
+        with contextlib.suppress(PermissionError):
             file.unlink(missing_ok=True)
 
 

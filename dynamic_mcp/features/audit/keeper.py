@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from dynamic_mcp.features.audit import days, journal, seals
 from dynamic_mcp.features.audit.log import AuditLog
-from dynamic_mcp.system.text import pluralize
+from dynamic_mcp.system.text import os_reason, pluralize
 
 if TYPE_CHECKING:  # loads cryptography
     from dynamic_mcp.features.audit.signing import SealSigningKey
@@ -116,5 +116,12 @@ class Keeper:
         sealed = {seal.day for seal in seals.read_seals(self._log.directory)}
         for day in days.expired(days.list_days(self._log.directory), today, self._keeping.keep_s):
             if day in sealed:
-                days.file_of(self._log.directory, day).unlink(missing_ok=True)
-                log.info("the audit log of %s was removed", day)
+                self._remove(day)
+
+    def _remove(self, day: str) -> None:
+        try:
+            days.file_of(self._log.directory, day).unlink(missing_ok=True)
+        except PermissionError as exc:  # on Windows, a process that has written nothing since has it open
+            log.warning("the audit log of %s stays for now: %s", day, os_reason(exc))
+        else:
+            log.info("the audit log of %s was removed", day)

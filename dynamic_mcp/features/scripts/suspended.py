@@ -21,7 +21,7 @@ from msgspec import Struct
 from dynamic_mcp.features.scripts.sandbox import Pending
 from dynamic_mcp.mcp.envelope import StateRefused
 from dynamic_mcp.proxy.parked_calls import PARKED_FOR_S
-from dynamic_mcp.system import paths
+from dynamic_mcp.system import file_reader, paths
 from dynamic_mcp.system.file_reader import read_private
 
 FOLDER = "scripts"
@@ -109,7 +109,7 @@ class SuspendedScripts:
     def publish(self, name: str) -> None:
         """Let a script that was written count, at once. Raises OSError."""
         id = _split(name)[0]
-        self._file(id, _WRITTEN).replace(self._file(id, _SCRIPT))
+        file_reader.replace(self._file(id, _WRITTEN), self._file(id, _SCRIPT))
 
     def discard(self, name: str) -> None:
         """Remove a script that was written, and is not to count."""

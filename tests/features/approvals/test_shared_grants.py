@@ -56,8 +56,8 @@ class AskingReplica:
         info = {"name": name, "version": "1"}
         return ModernClient(self.proxy, capabilities={}, info=info, authentication=person(subject, "dev"))
 
-    async def join_session(self) -> Client:
-        client = Client(self.proxy, authentication=person("ann", "dev"))
+    async def join_session(self, shared_id: str = "") -> Client:
+        client = Client(self.proxy, authentication=person("ann", "dev"), shared_id=shared_id)
         await client.initialize()
         return client
 
@@ -93,6 +93,9 @@ class AskingReplica:
             while not (found := await asyncio.to_thread(self.user.list_pending)):  # noqa: ASYNC110 - in a folder
                 await asyncio.sleep(0.01)
         return found[-1]
+
+    async def list_ids(self) -> list[str]:
+        return [each.id for each in await asyncio.to_thread(self.user.list_pending)]
 
     async def decide(self, id: str, scope: Scope = "once", *, reason: str = "", arguments: bytes = b"") -> None:
         verdict = "deny" if reason else "allow"
@@ -152,14 +155,60 @@ async def test_a_denial_that_waits_for_its_call_is_told_at_any_replica(two: Two)
     assert status_of(await other.call())["status"] == "pending", "and the next one is asked about"
 
 
-async def test_a_call_that_waits_is_sent_once_an_equal_one_is_allowed_elsewhere(two: Two) -> None:
+async def test_a_call_that_waits_is_sent_once_its_tool_is_allowed_for_an_hour_elsewhere(two: Two) -> None:
     one, other = two
-    id = await one.asks()
     calling = asyncio.create_task(other.call_and_wait())
     await other.waits()
+    there = (await one.call(args={"path": "/other"}))["_meta"]["dynamic-mcp/approval"]["id"]
+    await one.decide(there, "hour")
+    assert text_of(await calling) == "done"
+    assert (one.sent, other.sent) == (0, 1)
+
+
+async def test_a_call_that_waits_is_sent_once_an_equal_one_is_allowed_elsewhere(
+    two: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = two
+
+    async def lose(*args: object) -> None:
+        """Send no message, which may always be lost."""
+
+    monkeypatch.setattr(other.store, "publish", lose)
+    id = await one.asks()
+    calling = asyncio.create_task(other.call_and_wait())
+    await until_listed(other, 2)
     await one.decide(id)
     assert text_of(await calling) == "done"
     assert (one.sent, other.sent) == (0, 1)
+
+
+async def test_a_call_that_is_repeated_at_another_replica_is_asked_about_once(two: Two) -> None:
+    one, other = two
+    id = await one.asks()
+    calling = asyncio.create_task(other.call_and_wait())
+    async with asyncio.timeout(BOUND_S):
+        while id in (listed := await other.list_ids()) or not listed:  # noqa: ASYNC110 - in a folder
+            await asyncio.sleep(0.01)
+    assert len(listed) == 1
+    await other.decide(listed[0])
+    assert text_of(await calling) == "done"
+
+
+async def test_calls_that_wait_at_two_replicas_are_two(two: Two) -> None:
+    one, other = two
+    calls = [asyncio.create_task(each.call_and_wait()) for each in two]
+    await until_listed(other, 2)
+    for id in await other.list_ids():
+        await other.decide(id)
+    assert [text_of(each) for each in await asyncio.gather(*calls)] == ["done", "done"]
+    assert (one.sent, other.sent) == (1, 1)
+
+
+async def until_listed(replica: AskingReplica, count: int) -> None:
+    """Wait until a user sees so many calls."""
+    async with asyncio.timeout(BOUND_S):
+        while len(await replica.list_ids()) < count:  # noqa: ASYNC110 - in a folder
+            await asyncio.sleep(0.01)
 
 
 async def test_new_arguments_are_those_of_the_call_at_any_replica(two: Two) -> None:
@@ -174,6 +223,18 @@ async def test_a_client_without_sessions_has_what_was_allowed_for_its_session_at
     await one.decide(await one.asks(), "session")
     assert text_of(await other.call(args={"path": "/other"})) == "done"
     assert (await other.call(other.join(name="another client")))["isError"]
+
+
+async def test_what_is_allowed_for_a_session_goes_on_with_it_at_another_replica(two: Two) -> None:
+    one, other = two
+    session = await one.join_session("a session")
+    calling = asyncio.create_task(session.call(*_DELETE, **_WITH_PROGRESS))
+    await one.decide((await one.waits()).id, "session")
+    assert text_of(await calling) == "done"
+    session.session.close()
+    moved = await other.join_session("a session")
+    assert text_of(await moved.call(*_DELETE)) == "done"
+    assert (await (await other.join_session("another one")).call(*_DELETE))["isError"]
 
 
 async def test_what_is_allowed_for_a_session_of_a_replica_is_for_no_other(two: Two) -> None:
@@ -326,7 +387,7 @@ class Changes:
 
 @pytest.fixture
 async def grants(store_pair: StorePair) -> AsyncIterator[tuple[SharedGrants, SharedGrants]]:
-    made = [SharedGrants(store, "rules", Changes()) for store in store_pair]
+    made = [SharedGrants(store, "rules", Changes(), print) for store in store_pair]
     yield made[0], made[1]
     for each in made:
         await each.close()
@@ -410,7 +471,7 @@ async def test_commands_list_what_is_allowed_and_revoke_it_at_all_replicas(cli: 
         json.dumps({"mcpServers": {}, "settings": {"cluster": {"peers": ["http://127.0.0.1:1"], **store}}})
     )
     shared = LocalStore(tmp_path / "store.sqlite")
-    grants = SharedGrants(shared, "rules", lambda: None)
+    grants = SharedGrants(shared, "rules", lambda: None, print)
     keys = [key_of(arguments=None), key_of(BOB)]
     try:
         await grants.add(keys[0], structs.replace(grant(1, scope="hour"), id="AAAAAA", uses=2), group="up", left_s=60)

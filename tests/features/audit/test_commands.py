@@ -6,7 +6,6 @@ import asyncio
 import csv
 import json
 import os
-import signal
 import subprocess
 import time
 from datetime import UTC, datetime, timedelta
@@ -15,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.features.audit import days
-from tests import own_process
+from tests import own_process, signals
 from tests.cli.commands import CliRunner
 from tests.cli.test_completion import complete
 from tests.features.audit.written import calls, line, write_log
@@ -153,13 +152,13 @@ async def test_following_shows_what_is_written_until_ctrl_c(cli: CliRunner, log:
         assert await read_id(process) == "new"
         write_log(log, [line(id="later", at=datetime.now(UTC) + timedelta(days=1))])
         assert await read_id(process) == "later"
-        process.send_signal(signal.SIGINT)
+        signals.interrupt(process.pid)
         _, err = await process.communicate()
     assert process.returncode == 130
     assert err.endswith(b"interrupted\n")
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="a closed pipe is not told here")
+@pytest.mark.posix_only("Windows tells of a closed pipe when something is written to it, and not before")
 async def test_following_ends_when_nobody_reads_any_more(cli: CliRunner, log: Path) -> None:
     ours, theirs = os.pipe()
     process = await own_process.start(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import sys
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
@@ -213,7 +214,8 @@ def test_following_yields_each_new_line_once_over_midnight_rotation_and_whatever
     assert new() == ["c"]
     os.utime(file)  # somebody has touched it, so it is read anew
     assert new() == []
-    file_for(log).unlink()
+    if sys.platform != "win32":  # where nobody can remove an index that is open
+        file_for(log).unlink()
     write_log(log, [line(id="d", at=NOON + timedelta(days=1))], n=2)
     assert new() == ["d"]
     days.file_of(log, DAY).unlink()

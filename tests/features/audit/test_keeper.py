@@ -111,6 +111,23 @@ def test_days_are_removed_in_time_and_their_seals_stay(tmp_path: Path, now: Time
     assert len(seals.read_seals(tmp_path)) == 4
 
 
+def test_a_day_that_the_system_does_not_remove_stays_alone(
+    tmp_path: Path, now: Time, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_days(tmp_path, now, count=5)
+    unlink = Path.unlink
+
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        if path.name.startswith("2026-11-23"):
+            raise PermissionError(13, "Access is denied")
+        unlink(path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    keep(tmp_path, now, Keeping(2 * DAY_S))
+    assert days.list_days(tmp_path) == ["2026-11-23", "2026-11-25", "2026-11-26", "2026-11-27"]
+    assert "the audit log of 2026-11-23 stays for now: access is denied" in caplog.text
+
+
 def test_the_chain_goes_on_from_a_seal_where_all_days_are_removed(tmp_path: Path, now: Time) -> None:
     write_days(tmp_path, now)
     now.at += 10 * DAY_S

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dynamic_mcp.system.os_user import os_user
 from tests.cli.commands import CliRunner
 
 pytestmark = pytest.mark.usefixtures("state")
@@ -58,7 +58,7 @@ def test_tokens_are_recorded_by_their_ids(audited: CliRunner) -> None:
     first, second = lines(audited)
     assert (first["event"], second["event"]) == ("token.created", "token.revoked")
     assert (first["detail"]["id"], first["detail"]["for"]) == (made["id"], "ci")
-    assert (first["issuer"], first["subject"], first["auth"]) == ("local", getpass.getuser(), "local")
+    assert (first["issuer"], first["subject"], first["auth"]) == ("local", os_user(), "local")
     assert first["config"].endswith("dynamic-mcp.json")
     assert made["token"] not in json.dumps(lines(audited))
 

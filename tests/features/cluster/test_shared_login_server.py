@@ -39,13 +39,17 @@ class Visitor:
 
     async def log_in(self) -> Json:
         """Return the tokens of a login, and the id of its client beside them."""
+        fields = await self.begin()
+        return {**await self.ask_for_tokens(**fields), "client_id": fields["client_id"]}
+
+    async def begin(self) -> dict[str, str]:
+        """Return the request of a new client for the tokens of its code, which a user has just allowed."""
         metadata = {"redirect_uris": [REDIRECT], "client_name": "Client"}
         registered = await self.web.post(f"{self.program.origin}/register", json=metadata)
         assert registered.status_code == 201, registered.text
         id = registered.json()["client_id"]
         code = await self._consent(await self._open(id))
-        fields = {"grant_type": "authorization_code", "code": code, "client_id": id, "code_verifier": VERIFIER}
-        return {**await self.ask_for_tokens(**fields), "client_id": id}
+        return {"grant_type": "authorization_code", "code": code, "client_id": id, "code_verifier": VERIFIER}
 
     async def _open(self, client_id: str) -> httpx2.Response:
         fields = {

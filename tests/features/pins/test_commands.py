@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import unicodedata
 
 import pytest
 
+from dynamic_mcp.system.os_user import os_user
 from tests.features.pins.calculator import EVIL, Calculator, at_terminal
 from tests.terminal import strip_escapes
 
@@ -278,12 +278,12 @@ def test_approvals_are_recorded_with_their_fingerprints(pulled: Calculator) -> N
     assert pulled.pins("approve", "calc", "add", "--yes").code == 0
     line = [each for each in pulled.audited() if each["event"] == "definitions.approved"][-1]
     pinned = pulled.locked()["calc"]["tools"]["add"]
-    assert (line["group"], line["subject"]) == ("calc", getpass.getuser())
+    assert (line["group"], line["subject"]) == ("calc", os_user())
     assert line["detail"] == {
         "version": "1.5",
         "approved": [{"kind": "tool", "name": "add", "hash": pinned["hash"]}],
     }
-    assert pinned["approved_by"] == getpass.getuser()
+    assert pinned["approved_by"] == os_user()
 
 
 def test_what_runs_under_another_command_is_pinned_anew(calc: Calculator) -> None:
