@@ -23,7 +23,7 @@ from dynamic_mcp.system.task_set import TaskSet
 log = logging.getLogger("dynamic_mcp")
 
 SESSIONS = StoreSpace("sessions")
-REPLICAS = StoreSpace("replicas", most_listed=1000)
+REPLICAS = StoreSpace("replicas")
 # A session with a larger record is not moved.
 MOST_BYTES = 2048
 # A process that has not said for so long that it is alive has ended.

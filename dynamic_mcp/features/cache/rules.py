@@ -49,6 +49,11 @@ class CacheRules(RuleSet):
         )
         self._definitions: BoundedDict[str, _Definition] = BoundedDict(MOST_NAMES)
 
+    @property
+    def has_common(self) -> bool:
+        """Return whether results are cached for all users."""
+        return any(not rule.per_person for _, rule in self._tools + self._resources)
+
     def for_tool(self, name: str) -> KeepRule | None:
         """Return the rule for a tool, without checking that it is read-only."""
         return self._tool_rules(name)

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Awaitable, Hashable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from msgspec import Raw, Struct
 
@@ -19,6 +19,7 @@ from dynamic_mcp.config.resolved import Config, Share
 from dynamic_mcp.features.cache.clearing import ClearingMarks
 from dynamic_mcp.features.cache.kept_results import ABANDONED, Abandoned, Flight, KeptResult, KeptResults, prepare
 from dynamic_mcp.features.cache.rules import CacheRules, KeepRule, list_rules
+from dynamic_mcp.groups.catalog_store import key
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.mcp import strict_json, wire
 from dynamic_mcp.mcp.envelope import RETRY_MEMBERS
@@ -28,7 +29,9 @@ from dynamic_mcp.proxy.request import Next, UpstreamRequest
 from dynamic_mcp.system.bounded import BoundedDict
 
 if TYPE_CHECKING:
+    from dynamic_mcp.features.cache.shared import SharedCache
     from dynamic_mcp.proxy.view import GroupView
+    from dynamic_mcp.system.shared_store import SharedStore
 
 # Calls with longer arguments or names are not cached.
 _LONGEST_ARGUMENTS = 16 << 10
@@ -68,6 +71,8 @@ class _Slot(Struct, frozen=True, gc=False):
     tool: str
     digest: bytes
     key_bytes: int
+    server: str = ""  # as the config runs it; empty if its results depend on more than the parts
+    parts: tuple[str, ...] = ()
 
     def find(self, now: float) -> KeptResult | None:
         found = None if self.rule.per_person else self.store.find(self.shared, now)
@@ -90,6 +95,39 @@ class ResultCache(Step):
         self._histories: WeakKeyDictionary[Group, _GroupHistory] = WeakKeyDictionary()
         self._has_kept = False
         self._canonical: BoundedDict[bytes, bytes | None] = BoundedDict(_MAX_CANONICAL)
+        self._shared: SharedCache | None = None
+        self._common: WeakSet[Group] = WeakSet()  # whose results other replicas may have cached
+
+    def share(self, store: SharedStore | None) -> None:
+        if self._shared is not None:
+            self._shared.end()
+            self._shared = None
+        self._common.clear()
+
+    async def close(self) -> None:
+        if self._shared is not None:
+            self._shared.end()
+
+    def _share_group(self, group: Group) -> None:
+        """Share what is cached of a group for all users with other replicas, and what makes that out of date."""
+        store = self.services.shared_store
+        if store is None:
+            return
+        self._common.add(group)
+        if self._shared is None:
+            from dynamic_mcp.features.cache.shared import SharedCache
+
+            self._shared = SharedCache(store, self._record_write_elsewhere)
+
+    def _record_write_elsewhere(self, server: str) -> None:
+        """Called when results of a server, cached at any replica, are out of date."""
+        for group, history in self._histories.items():
+            if key(group.config) == server:
+                history.writes += 1
+
+    def _renew_shared(self, group: Group) -> None:
+        if self._shared is not None and group in self._common:
+            self._shared.renew(key(group.config))
 
     # --- invalidation ----------------------------------------------------------------------------------
 
@@ -102,6 +140,9 @@ class ResultCache(Step):
     def clear(self, server: str | None = None) -> None:
         """Drop the results of one server, or of all; results in flight are not cached either."""
         self._stores = {} if server is None else {k: v for k, v in self._stores.items() if v.server != server}
+        for group in [*self._common]:
+            if server in (None, group.name):
+                self._renew_shared(group)
 
     async def _heed_marks(self, server: str) -> None:
         if self._marks is not None and self._marks.is_due(server):
@@ -110,6 +151,7 @@ class ResultCache(Step):
 
     def record_update(self, group: Group, uri: str) -> None:
         """Record that a resource has changed."""
+        self._renew_shared(group)
         history = self._histories.get(group)
         if history is None:
             return
@@ -122,11 +164,14 @@ class ResultCache(Step):
         history = self._histories.get(group)
         if history is not None:
             history.writes += 1
+        self._renew_shared(group)
 
     # --- requests --------------------------------------------------------------------------------------
 
     def bind(self, group: GroupView, tool: str | None, next: Next) -> Next:
         rules = group.find_rules("cache", CacheRules)
+        if rules is not None and rules.has_common:
+            self._share_group(group.group)
         if tool is None or rules is None:
             return super().bind(group, tool, next)
         return partial(self._call, rules.for_tool(tool) is not None, next)
@@ -142,7 +187,8 @@ class ResultCache(Step):
                 return next(call)
 
     def _call(self, may_keep: bool, next: Next, call: UpstreamRequest) -> Awaitable[Frame]:  # noqa: FBT001 - bound
-        if not may_keep and (not self._has_kept or call.group.group not in self._histories):
+        group = call.group.group
+        if not may_keep and (not self._has_kept or group not in self._histories) and group not in self._common:
             return next(call)  # no cached result depends on it
         name = call.tool or ""
         digest = _digest_of_reader(call.group, name)
@@ -183,7 +229,7 @@ class ResultCache(Step):
         slot.store.flights[slot.flight] = flight
         outcome: KeptResult | Abandoned | None = None
         try:
-            answer, outcome = await self._send_and_keep(call, next, slot)
+            answer, outcome = await self._find_or_send(call, next, slot)
             return answer
         except asyncio.CancelledError:
             outcome = ABANDONED
@@ -191,6 +237,21 @@ class ResultCache(Step):
         finally:
             del slot.store.flights[slot.flight]
             flight.set_result(outcome)
+
+    async def _find_or_send(self, call: UpstreamRequest, next: Next, slot: _Slot) -> tuple[Frame, KeptResult | None]:
+        """Answer by what another replica has cached, or send the request and share its result."""
+        shared = None if slot.rule.per_person or not slot.server else self._shared
+        name = None if shared is None else await shared.find_name(slot.server, slot.parts)
+        if shared is None or name is None:
+            return await self._send_and_keep(call, next, slot)
+        kept = await shared.find(name, self._clock.now())
+        if kept is not None:
+            slot.store.put(slot.shared, kept, slot.key_bytes)
+            return self._hit(call, kept), kept
+        answer, kept = await self._send_and_keep(call, next, slot)
+        if kept is not None and not kept.is_private:
+            shared.keep(name, kept, self._clock.now(), slot.server)
+        return answer, kept
 
     async def _send_and_keep(self, call: UpstreamRequest, next: Next, slot: _Slot) -> tuple[Frame, KeptResult | None]:
         group = call.group.group
@@ -231,7 +292,16 @@ class ResultCache(Step):
             store = self._stores[rule.key] = KeptResults(rule.server, rule.max_bytes)
         shared = (call.method, name, digest, params_key, *self._circumstances(call, name))
         personal = (*shared, call.request.principal)
-        return _Slot(rule, store, shared, personal, name if digest else "", digest, len(name) + len(params_key))
+        tool, key_bytes = name if digest else "", len(name) + len(params_key)
+        if self.services.shared_store is None or self._has_session(call.group.group):
+            return _Slot(rule, store, shared, personal, tool, digest, key_bytes)
+        parts = (rule.key, call.method, name, digest.hex(), params_key.hex(), call.request.revision.name)
+        return _Slot(rule, store, shared, personal, tool, digest, key_bytes, key(call.group.group.config), parts)
+
+    def _has_session(self, group: Group) -> bool:
+        """Return whether results may depend on the session of a client."""
+        share = group.config.share
+        return share is Share.SESSION or (share is Share.AUTO and group.asks)
 
     def _circumstances(self, call: UpstreamRequest, name: str) -> tuple[Hashable, ...]:
         """Return what else a result may depend on: the server, its session, the protocol, and changes."""
@@ -240,9 +310,7 @@ class ResultCache(Step):
         if history is None:
             history = self._histories[group] = _GroupHistory()
             self._has_kept = True
-        share = group.config.share
-        has_session = share is Share.SESSION or (share is Share.AUTO and group.asks)
-        session = client.id if has_session else None
+        session = client.id if self._has_session(group) else None
         updates = history.updates.get(name, 0) if history.updates else 0
         return history.id, history.writes, updates, group.changes, session, call.request.revision.name
 

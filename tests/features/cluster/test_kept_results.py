@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
-from dynamic_mcp.proxy.shared_results import MOST_BYTES, RESULTS
+from dynamic_mcp.proxy.shared_results import RESULTS
+from dynamic_mcp.system.store_writer import MOST_BYTES_OF_ONE
 from tests.fakes import Json
 from tests.features.cluster.modern_requests import send, uri_in
 from tests.features.cluster.replicas import BEARER, KEY, Replica, as_user, replicas
@@ -128,7 +129,7 @@ async def test_a_session_of_the_same_user_reads_what_a_replica_that_ended_has_ke
 
 async def test_what_is_too_long_for_the_store_stays_at_its_replica(service: Service, tmp_path: Path) -> None:
     await share(service, tmp_path)
-    long = "x" * (MOST_BYTES + 1)
+    long = "x" * (MOST_BYTES_OF_ONE + 1)
     uri = await service.keep(0, long)
     later = await service.keep(0)
     await until_true(lambda: is_stored(service.replicas[1], later))
