@@ -30,8 +30,13 @@ class Caller(Protocol):
         ...
 
     @property
-    def recipient(self) -> Hashable:
-        """The recipient of upstream messages without a request: the client, or this request alone."""
+    def recipient(self) -> Caller:
+        """The recipient of upstream messages without a request: the client, or this request alone. It is hashable."""
+        ...
+
+    @property
+    def stream(self) -> Hashable:
+        """What messages of this request go over: equal for requests of one recipient whose messages arrive as one."""
         ...
 
     @property
@@ -152,6 +157,11 @@ class Client(Caller, Hashable, Protocol):
     @property
     def id(self) -> str:
         """The id of the client in records. It is unique, and no credential."""
+        ...
+
+    @property
+    def shared_id(self) -> str:
+        """What the client is at all replicas, which is no secret there; empty if it is one of this process alone."""
         ...
 
     @property

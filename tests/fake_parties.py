@@ -16,6 +16,7 @@ from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.identity import LOCAL_USER, Principal
 from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.proxy.request import IdSigner, ReplicaStatus
 from dynamic_mcp.upstream.any_link import AnyLink
 from dynamic_mcp.upstream.link import Link, LinkOwner
 from tests.fakes import BOUND_S, FakeUpstream, PresentedGroup
@@ -41,7 +42,9 @@ class Ear:
     def choose_caller(self, frame: Frame, callers: Sequence[Caller]) -> Caller | None:
         return callers[0] if callers else self.home
 
-    def receive_notification(self, frame: Frame, callers: Sequence[Caller] | None) -> None:
+    def receive_notification(
+        self, frame: Frame, callers: Sequence[Caller] | None, *, may_be_late: bool = False
+    ) -> None:
         self.frames.append(frame)
 
     def link_lost(self, link: AnyLink, error: LinkLost) -> None:
@@ -64,6 +67,7 @@ class FakeCaller:
         self.is_command = False
         self.is_closed = False
         self.since = 0.0
+        self.shared_id = ""
         self.requests = 0
         self.calls = 0
         self.told: list[Frame] = []
@@ -80,6 +84,10 @@ class FakeCaller:
 
     @property
     def recipient(self) -> FakeCaller:
+        return self
+
+    @property
+    def stream(self) -> FakeCaller:
         return self
 
     log_level = ""
@@ -171,3 +179,29 @@ class LoneGroup(Group):
 
     async def read_again(self, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
         return await self.reread(self.client, kinds)
+
+
+class OtherReplicas:
+    """Replicas that leave ids as they are."""
+
+    link_mark = ""
+
+    @property
+    def task_ids(self) -> IdSigner:
+        return self
+
+    @property
+    def result_ids(self) -> IdSigner:
+        return self
+
+    async def find_opened_apps(self, key: str) -> list[str]:
+        return []
+
+    def describe(self) -> ReplicaStatus:
+        raise NotImplementedError
+
+    def sign(self, id: str, client: Client) -> str:
+        return id
+
+    def open(self, id: str, client: Client) -> str | None:
+        return id

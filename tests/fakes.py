@@ -286,13 +286,14 @@ class Client:
         profile: str | None = None,
         authentication: Authentication = LOCAL_USER,
         transport: Transport = "stdio",
+        shared_id: str = "",
         bound_s: float = BOUND_S,
     ) -> None:
         self.server = server
         self._bound_s = bound_s
         self.lines: list[bytes] = []
         origin = ClientOrigin(authentication, transport, only, workspace, profile)
-        self.session = Session(ClientConnection(self._take, origin=origin), server)
+        self.session = Session(ClientConnection(self._take, origin=origin, shared_id=shared_id), server)
         self._ids = 0
         self._arrived = asyncio.Event()
 

@@ -126,8 +126,9 @@ async def _serving_twice(folder: Path, servers: Json, *options: str, **root: Jso
         for number, port in enumerate(ports):
             place = folder / f"replica{number}"
             place.mkdir(exist_ok=True)
-            cluster = {"name": REPLICAS[number], "peers": peers, "keys": [_KEY]}
-            settings = {**root.get("settings", {}), "cluster": cluster}
+            settings = root.get("settings", {})
+            cluster = {**settings.get("cluster", {}), "name": REPLICAS[number], "peers": peers, "keys": [_KEY]}
+            settings = {**settings, "cluster": cluster}
             serving = _serving_once(place, servers, *options, port=port, **{**root, "settings": settings})
             programs.append(await stack.enter_async_context(serving))
         port = await stack.enter_async_context(balancer(folder, [f"127.0.0.1:{port}" for port in ports]))

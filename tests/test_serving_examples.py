@@ -65,9 +65,26 @@ def test_systemd_has_nothing_to_say_about_the_unit(tmp_path: Path) -> None:
     assert "/usr/local/bin/dynamic-mcp" in text
     unit = tmp_path / "dynamic-mcp.service"
     unit.write_text(text.replace("/usr/local/bin/dynamic-mcp", sys.executable))  # it must be there
-    command = ["systemd-analyze", "verify", "--man=no", str(unit)]
+    shutil.copy(SERVING / "dynamic-mcp.socket", tmp_path)
+    command = ["systemd-analyze", "verify", "--man=no", str(unit), str(tmp_path / "dynamic-mcp.socket")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_systemd_finds_the_unit_confined() -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not installed")
+    unit = SERVING / "dynamic-mcp.service"
+    command = ["systemd-analyze", "security", "--no-pager", "--offline=true", str(unit)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    (exposure,) = re.findall(r"Overall exposure level for .*: ([0-9.]+)", done.stdout)
+    assert f"gives it {exposure} of 10" in PAGE
+    assert float(exposure) <= 2.0
+
+
+def test_the_socket_listens_where_the_config_of_the_example_does() -> None:
+    (listens,) = re.findall(r"^ListenStream=(.*)$", (SERVING / "dynamic-mcp.socket").read_text(), re.MULTILINE)
+    assert f'"listen": "{listens}"' in (SERVING / "dynamic-mcp.json").read_text()
 
 
 def test_the_unit_starts_what_the_guide_for_a_team_serves() -> None:

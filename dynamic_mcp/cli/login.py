@@ -8,10 +8,11 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 from msgspec.structs import replace as with_fields
@@ -28,13 +29,18 @@ from dynamic_mcp.oauth.bearer import BearerCredentials
 from dynamic_mcp.oauth.credentials import Login, Token
 from dynamic_mcp.oauth.store import list_persons
 from dynamic_mcp.oauth.user_logins import login_command, login_folder
+from dynamic_mcp.proxy.shared_store import has_shared_store, open_shared_store
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.system.text import os_reason
 from dynamic_mcp.web.authorization_response import UnexpectedResponse
 
+if TYPE_CHECKING:
+    from dynamic_mcp.oauth.replica_logins import ReplicaLogins
+
 _LONGEST_TOKEN = 1 << 20
 LOGIN_NEEDED = LoginNeeded.exit_code
+_STORE_HINT = "try again; `dynamic-mcp cluster check` tries the store"
 _SAVE_HINT = f"check the free space and the permissions of `{paths.state_dir()}`"
 
 
@@ -46,6 +52,7 @@ class _RemoteGroup:
     remote: Remote
     bearer: BearerCredentials
     out: Output
+    config: Config
     # a warning about a variable in its headers that is not set
     unset: str = ""
 
@@ -83,7 +90,7 @@ def log_person_out(context: Invocation, which: Which, subject: str, issuer: str 
     found = [
         (group, person)
         for group in _select_groups(context, which)
-        for person in list_persons(login_folder(), group.remote)
+        for person in _list_persons(group)
         if person.subject == subject and issuer in (None, person.issuer)
     ]
     issuers = sorted({person.issuer for _, person in found})
@@ -137,13 +144,46 @@ def _remote_group(config: GroupConfig, root: Config, command: str, out: Output) 
     headers = format_path(("mcpServers", config.name, "headers"))
     warnings = [each for each in root.warnings if each.startswith((f"{headers}.", f"{headers}["))]
     unset = warnings[0].partition(": ")[2] if warnings else ""
-    return _RemoteGroup(config.name, config.upstream, bearer, out, unset)
+    return _RemoteGroup(config.name, config.upstream, bearer, out, root, unset)
 
 
 def _list_personal(groups: list[_RemoteGroup]) -> list[_RemoteGroup]:
     """Return an entry for each group and each user with a personal login to it."""
-    folder = login_folder()
-    return [_of_person(group, person) for group in groups for person in list_persons(folder, group.remote)]
+    return [_of_person(group, person) for group in groups for person in _list_persons(group)]
+
+
+def _list_persons(group: _RemoteGroup) -> list[Principal]:
+    if not has_shared_store(group.config):
+        return list_persons(login_folder(), group.remote)
+    return asyncio.run(_list_persons_of_replicas(group))
+
+
+async def _list_persons_of_replicas(group: _RemoteGroup) -> list[Principal]:
+    async with _opened(group) as logins:
+        assert logins is not None, "its config names a store"
+        try:
+            return await logins.list_persons(group.remote)
+        except OSError as exc:
+            raise DynamicMcpError(f"could not read whose logins there are: {exc}", hint=_STORE_HINT) from exc
+
+
+@contextlib.asynccontextmanager
+async def _opened(group: _RemoteGroup) -> AsyncIterator[ReplicaLogins | None]:
+    """Use the logins that replicas share, if the config names a store."""
+    if not has_shared_store(group.config):
+        yield None
+        return
+    from dynamic_mcp.oauth.replica_logins import ReplicaLogins
+
+    store = await open_shared_store(group.config)
+    assert store is not None, "the config names one"
+    logins = ReplicaLogins(store)
+    group.bearer.use_store(logins.open(group.remote))
+    try:
+        yield logins
+    finally:
+        await logins.close()
+        await store.close()
 
 
 def _of_person(group: _RemoteGroup, person: Principal) -> _RemoteGroup:
@@ -164,6 +204,11 @@ def _record(context: Invocation, which: Which, event: str, group: _RemoteGroup) 
 
 async def _log_in(group: _RemoteGroup, *, is_explicit: bool, open_browser: bool, ask_token: bool) -> bool:
     """Log in to a group; return whether there is a new token. Raises LoginFailed."""
+    async with _opened(group):
+        return await _log_in_there(group, is_explicit=is_explicit, open_browser=open_browser, ask_token=ask_token)
+
+
+async def _log_in_there(group: _RemoteGroup, *, is_explicit: bool, open_browser: bool, ask_token: bool) -> bool:
     stored_login = await group.bearer.load_login()
     if group.unset:
         group.out.say(f"{group.name}: a header in the config is incomplete: {group.unset}")
@@ -182,7 +227,8 @@ async def _log_in(group: _RemoteGroup, *, is_explicit: bool, open_browser: bool,
     if login is None:
         return False
     if not await group.bearer.adopt(login):
-        raise LoginFailed(group.name, "the login worked, but its token could not be saved", hint=_SAVE_HINT)
+        hint = _STORE_HINT if has_shared_store(group.config) else _SAVE_HINT
+        raise LoginFailed(group.name, "the login worked, but its token could not be saved", hint=hint)
     group.out.say(f"{group.name}: logged in; what runs uses it from now on")
     return True
 
@@ -287,6 +333,11 @@ def _read_token() -> str:
 
 async def _log_out(group: _RemoteGroup) -> bool:
     """Revoke and delete the tokens of a group; return whether there were any. Raises LoginFailed."""
+    async with _opened(group):
+        return await _log_out_there(group)
+
+
+async def _log_out_there(group: _RemoteGroup) -> bool:
     stored_login = await group.bearer.load_login()
     label = group.name if group.remote.login_of is None else f"{group.name}, `{group.remote.login_of.subject}`"
     if stored_login is None or stored_login.token is None:
@@ -323,7 +374,8 @@ async def _row(group: _RemoteGroup) -> dict[str, str | None]:
         return {**row, "state": group.unset}
     if group.remote.has_own_authorization:
         return {**row, "state": "authorized by the config"}
-    login = await group.bearer.load_login()
+    async with _opened(group):
+        login = await group.bearer.load_login()
     token = login.token if login else None
     if not group.remote.oauth.needs_user:
         state = "logs in by itself"

@@ -24,6 +24,7 @@ from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.oauth.user_logins import login_command, open_logins
 from dynamic_mcp.proxy.client_group import ViewedGroup
 from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.proxy.shared_store import has_shared_store, open_shared_store
 from dynamic_mcp.session.client_connection import ClientConnection, ClientOrigin
 from dynamic_mcp.session.command_messages import upstream_error
 from dynamic_mcp.session.legacy import Session
@@ -34,6 +35,7 @@ from dynamic_mcp.upstream.process.child import terminate_all
 if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
     from dynamic_mcp.config.resolved import Config
+    from dynamic_mcp.oauth.logins import Logins
 
 # The time for servers to exit once the command has its result.
 END_WITHIN_S = 2.0
@@ -108,7 +110,7 @@ async def open_own_client(
     )
     client = OwnClient(context, proxy, may_ask=may_ask)
     try:
-        async with _observed(proxy, config):
+        async with _observed(proxy, config), _shared(logins, config):
             try:
                 await proxy.open(config)
                 await client.initialize()
@@ -132,6 +134,21 @@ async def _observed(proxy: Proxy, config: Config) -> AsyncIterator[None]:
         yield
     finally:
         await observing.close()
+
+
+@contextlib.asynccontextmanager
+async def _shared(logins: Logins, config: Config) -> AsyncIterator[None]:
+    """Use the logins that replicas share, if the config names a store."""
+    store = await open_shared_store(config) if has_shared_store(config) else None
+    if store is None:
+        yield
+        return
+    logins.share(store)
+    try:
+        yield
+    finally:
+        await logins.settle()
+        await store.close()
 
 
 def _save_catalogs(client: OwnClient, catalog_store: CatalogStore) -> None:

@@ -67,6 +67,7 @@ class Feature(Struct, frozen=True):
     methods: Mapping[str, str] = {}
     cluster: str = ""  # other replicas of the HTTP server: its `make_service` returns a `ReplicaSet`
     store: str = ""  # what they share, if its section has a `store`: its `open_store` returns a `SharedStore`
+    migrations: str = ""  # between files and that: returns `Migration`s for a config and a store, as `module:name`
     store_modules: tuple[str, ...] = ()  # how the names of the modules begin that only this needs
     gates: str = ""  # holds back definitions of servers: its `make_service` returns a `GateService`
     server: str = ""  # adds a group with the feature's name: its `find_server` takes the section, or None
@@ -142,7 +143,13 @@ FEATURES = (
         change_listener="commands.recording",
         commands=(FeatureCommand("audit", "Check and repair", after="logs"),),
     ),
-    Feature("login_server", is_large=True, auth_kind="login", auth_provider="provider"),
+    Feature(
+        "login_server",
+        is_large=True,
+        auth_kind="login",
+        auth_provider="provider",
+        migrations="migration:list_migrations",
+    ),
     Feature(
         "registry",
         keys=("settings.registries",),

@@ -52,6 +52,7 @@ class CatalogStore:
         self._folder = folder
         self._now = now
         self._is_broken = False
+        self.on_save: Callable[[GroupConfig, bytes], None] | None = None  # in the thread that saves
 
     def load(self, config: GroupConfig) -> StoredCatalog | None:
         """Return the stored catalog of a group; None if there is none that can be read."""
@@ -78,9 +79,25 @@ class CatalogStore:
         before = self.load(config)
         asks = asks or (before is not None and before.asks)
         offers = offers or (before.offers if before is not None else Offers())
+        stored = StoredCatalog(catalog, self._now(), asks, lacks, offers)
         try:
-            self._store(config).save(StoredCatalog(catalog, self._now(), asks, lacks, offers))
+            self._store(config).save(stored)
             prune_folder(self._folder, most_files=MAX_FILES)
+        except OSError as exc:
+            self._complain("written", exc)
+        if self.on_save is not None:
+            self.on_save(config, _CatalogCodec(config.name).encode(stored))
+
+    def has(self, config: GroupConfig) -> bool:
+        """Return whether there is a catalog of a group."""
+        return self._store(config).file.exists()
+
+    def adopt(self, config: GroupConfig, data: bytes) -> None:
+        """Store a catalog as `on_save` was given it; one of another version is left out. Never raises OSError."""
+        try:
+            self._store(config).save(_CatalogCodec(config.name).decode(data))
+        except (KeyError, ValueError, TypeError, RecursionError) as exc:
+            log.debug("a catalog of group %s is of another version: %s", config.name, exc)
         except OSError as exc:
             self._complain("written", exc)
 

@@ -17,7 +17,7 @@ from typing import Protocol, cast
 from msgspec import Raw
 
 from dynamic_mcp.client import Caller, Client, ClientInfo, User
-from dynamic_mcp.config.resolved import GroupConfig
+from dynamic_mcp.config.resolved import GroupConfig, Program
 from dynamic_mcp.errors import (
     AccessDenied,
     ApprovalNeeded,
@@ -373,8 +373,8 @@ class Instance:
                 self._lifecycle.error = error  # the attempt fails
                 self._wake.set()
                 return
-            # a session that the server has forgotten in the meantime may be replaced at once
-            has_served = self.activity.has_served or isinstance(error, NotSent)
+            # a session that the server has forgotten in the meantime may be replaced at once, and so may a home
+            has_served = self.activity.has_served or isinstance(error, NotSent) or self._is_at_home
             self._lifecycle.fail_link(error, has_served=has_served)
             self._wake.set()
 
@@ -391,6 +391,11 @@ class Instance:
         self._wake.set()
 
     # --- the supervisor --------------------------------------------------------------------------------
+
+    @property
+    def _is_at_home(self) -> bool:
+        """True if another process runs the server, and starts again when that has ended."""
+        return isinstance(self.config.upstream, Program) and self.config.upstream.home is not None
 
     async def _live(self) -> None:
         link: AnyLink | None = None
@@ -426,7 +431,12 @@ class Instance:
         self._lifecycle.enter(State.CONNECTING)
         began = self._clock.now()
         try:
-            link = await self._open_and_learn()
+            try:
+                link = await self._open_and_learn()
+            except LinkLost:
+                if not self._is_at_home:
+                    raise
+                link = await self._open_and_learn()  # another process takes its place
         except DynamicMcpError as exc:
             if self.state is State.CONNECTING:  # else it was lost after it had served
                 self._lifecycle.fail_attempt(exc)
@@ -555,11 +565,14 @@ class LinkEvents:
         self._owner.learn_asking(None)
         self._wake()
 
-    def receive_notification(self, frame: Frame, callers: Sequence[Caller] | None) -> None:
+    def receive_notification(
+        self, frame: Frame, callers: Sequence[Caller] | None, *, may_be_late: bool = False
+    ) -> None:
         if frame.method in CHANGED_BY:
             self._mark_stale(CHANGED_BY[frame.method])
         else:
-            recipients = () if callers is None else self._instance.users.recipients(callers)
+            users = self._instance.users
+            recipients = () if callers is None else users.recipients(callers, may_be_late=may_be_late)
             self._owner.receive_notification(self._instance, frame, recipients)
 
     def link_lost(self, link: AnyLink, error: LinkLost | LoginNeeded) -> None:

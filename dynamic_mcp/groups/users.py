@@ -83,16 +83,20 @@ class Users:
             return cast(User, callers[0]) if len(callers) == 1 else None
         return next(iter(self._last_calls)) if len(self._last_calls) == 1 else None
 
-    def recipients(self, callers: Sequence[Caller]) -> Sequence[User]:
+    def recipients(self, callers: Sequence[Caller], *, may_be_late: bool = False) -> Sequence[User]:
         """Return the recipients of a notification while `callers`, one for each client, are in flight.
 
-        That is the one client that it can be about: the one in flight, or else the one that was just answered.
-        None, if there are several, or one has just disconnected or moved; all, if no client has called recently.
+        That is the one client that it can be about: the one in flight, or else the one that was just answered; if it
+        `may_be_late`, the one that both are. None, if there are several, or one has just disconnected or moved; all,
+        if no client has called recently.
         """
-        if callers:
-            return cast(Sequence[User], callers) if len(callers) == 1 else ()
+        users = cast(Sequence[User], callers)
+        if len(users) > 1:
+            return ()
+        if users and not may_be_late:
+            return users
         since = self._clock.now() - _RECENT_S
         recent = [client for client, ended_at in self._last_calls.items() if ended_at >= since]
-        if len(recent) > 1 or self.former or self._left_at >= since:
+        if len({*recent, *(each.client for each in users)}) > 1 or self.former or self._left_at >= since:
             return ()
-        return recent or list(self._last_calls)
+        return users or recent or list(self._last_calls)

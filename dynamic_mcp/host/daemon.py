@@ -20,7 +20,7 @@ from dynamic_mcp.face.limits import FINISH_WITHIN_S
 from dynamic_mcp.face.listener import DaemonListener
 from dynamic_mcp.face.socket import Hello, SocketFace
 from dynamic_mcp.host.http_control import HttpOverrides
-from dynamic_mcp.host.serving import FINISH_AFTER_SIGNAL_S, Serving
+from dynamic_mcp.host.serving import FINISH_AFTER_SIGNAL_S, Serving, find_notifier
 from dynamic_mcp.host.serving_log import ServingLog
 from dynamic_mcp.host.signals import SignalHandlers
 from dynamic_mcp.proxy.profiles import unknown_profile
@@ -97,6 +97,8 @@ async def _serve(configs: ConfigState, serving_log: ServingLog, options: DaemonO
         log.warning("%s: %s", file, warning)
     log.info("daemon of %s: %s", file, pluralize(len(configs.base.groups), "group"))
     _announce_readiness(options.ready)
+    if (notifier := find_notifier()) is not None:
+        notifier.ready(f"serving windows{f' and HTTP at {serving.http.url}' if serving.http.url else ''}")
     async with serving.run():
         await daemon.run()
     log.info("the daemon of %s has ended", file)

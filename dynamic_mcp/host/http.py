@@ -7,7 +7,7 @@ import logging
 
 from dynamic_mcp.config.read import ConfigState
 from dynamic_mcp.host.http_control import HttpOverrides
-from dynamic_mcp.host.serving import Serving
+from dynamic_mcp.host.serving import Serving, find_notifier
 from dynamic_mcp.host.serving_log import ServingLog
 from dynamic_mcp.host.signals import SignalHandlers
 from dynamic_mcp.system.event_loop import loop_factory
@@ -31,7 +31,7 @@ async def _serve(
     for warning in (*config.file_warnings, *config.warnings):
         log.warning("%s: %s", config.file, warning)
     serving = Serving(configs, serving_log, kind="http", http=overrides, worker=worker)
-    ended = asyncio.Event()
+    ended, notifier = asyncio.Event(), find_notifier()
     loop = asyncio.get_running_loop()
     with SignalHandlers(loop, end=ended.set, reload=serving.reload):
         async with serving.run():
@@ -39,7 +39,11 @@ async def _serve(
             if worker is not None:
                 _say_alive(loop, worker)
                 _watch_supervisor(loop, ended)
+            if notifier is not None:
+                notifier.ready(f"serving over HTTP at {serving.http.url}")
             await ended.wait()
+            if notifier is not None:
+                notifier.stopping()
             await serving.http.finish()
             await serving.end_servers(loop.time())
     log.info("stopped serving")

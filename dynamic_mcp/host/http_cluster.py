@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.face.http.cluster import ReplicaSet
+from dynamic_mcp.face.http.cluster import OwnReplica, ReplicaSet
 from dynamic_mcp.face.http.core import HttpFace
 from dynamic_mcp.features import table
 from dynamic_mcp.proxy.proxy import Proxy
@@ -23,6 +23,8 @@ log = logging.getLogger("dynamic_mcp")
 
 # How long requests that were passed on by old settings may take.
 _FINISH_WITHIN_S = 120.0
+# How long the start may wait for the store, which may be away.
+_SHARED_WITHIN_S = 1.0
 # In the folder of the workers, which ends with their supervisor.
 _COUNTS = "counts.db"
 
@@ -62,6 +64,8 @@ class ClusterControl:
         self._before = self._proxy.shared_store, self._store_of
         self._proxy.set_shared_store(store)
         self._store_of = config.cluster
+        if store is not None:
+            await self._proxy.wait_for_shared(_SHARED_WITHIN_S)
 
     async def revert_store(self) -> None:
         """Share what was shared before, since nothing else of the config can be applied."""
@@ -88,13 +92,17 @@ class ClusterControl:
         old, self._cluster, self._applied = self._cluster, None, wanted
         if feature is not None and settings is not None:
             self._cluster = feature.load(feature.cluster).make_service(
-                settings, config.max_message_bytes, lambda: self._proxy.parked_calls.process
+                settings, config.max_message_bytes, self._describe_own(face)
             )
             await self._cluster.open()
         face.cluster = self._cluster
         self._proxy.join_replicas(self._cluster)
+        face.share(self._proxy.shared_store if self._cluster is not None else None)
         if old is not None:
             self._background.create(_end(old), name="end of the way to other replicas")
+
+    def _describe_own(self, face: HttpFace) -> OwnReplica:
+        return OwnReplica(lambda: self._proxy.parked_calls.process, self._proxy.find_opened_apps, face.recover)
 
     def _settings(self, feature: table.Feature, config: Config) -> object:
         """Return the settings of the feature; to a worker, the others are the replicas."""
@@ -113,6 +121,8 @@ class ClusterControl:
             await self._cluster.close()
         await self._close_old_store()
         store = self._proxy.shared_store
+        if store is not None and self._proxy.logins is not None:
+            await self._proxy.logins.settle()
         self._proxy.set_shared_store(None)
         for each in (store, self._counts):
             if each is not None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -88,7 +89,11 @@ def load_service(worker: WorkerIdentity | None = None) -> Callable[[Proxy], Serv
     """Import and return the service with a listener, whose port a `worker` shares with others."""
     from dynamic_mcp.host.http_service import HttpService
 
-    return partial(HttpService, worker=worker)
+    if "LISTEN_FDS" not in os.environ:
+        return partial(HttpService, worker=worker)
+    from dynamic_mcp.host.systemd import read_sockets
+
+    return partial(HttpService, worker=worker, passed=read_sockets(os.environ))
 
 
 class HttpControl:

@@ -8,6 +8,7 @@ import logging
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -30,11 +31,14 @@ from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.system.worker import WorkerIdentity
 
+if TYPE_CHECKING:
+    from dynamic_mcp.host.systemd import PassedSockets
+
 log = logging.getLogger("dynamic_mcp")
 
 # The time for clients to read their last response.
 _FLUSH_WITHIN_S = 1.0
-# How long one of several replicas goes on listening at least, for its connections to end with an answer.
+# How long it goes on listening at least where another process goes on, for connections to end with an answer.
 _RETIRES_WITHIN_S = 1.0
 # The connections of a session: an open stream, and one for requests beside it.
 _CONNECTIONS_OF_SESSION = 2
@@ -59,11 +63,17 @@ class _Listener(Struct, frozen=True):
 
 
 class HttpService:
-    """Serves a proxy over HTTP, with one core for the sessions, whatever address it listens at."""
+    """Serves a proxy over HTTP, with one core for the sessions, whatever address it listens at.
 
-    def __init__(self, proxy: Proxy, worker: WorkerIdentity | None = None) -> None:
+    It may be one of several workers, and `passed` sockets that listen already.
+    """
+
+    def __init__(
+        self, proxy: Proxy, worker: WorkerIdentity | None = None, passed: PassedSockets | None = None
+    ) -> None:
         self._proxy = proxy
         self._worker = worker
+        self._passed = passed
         self._http = Http()
         self._options = HttpOptions()
         self._config_file = Path()
@@ -154,10 +164,14 @@ class HttpService:
         """Start no new session, let calls end within a bound, then end all streams and sessions.
 
         It keeps listening meanwhile: calls may need answers from clients, and load balancers check its readiness. One
-        of several replicas does so for a moment at least, in which balancers give up their connections to it.
+        of several replicas does so for a moment at least, in which balancers give up their connections to it. At a
+        socket that was passed, whoever connects meanwhile waits for the next process.
         """
         if self._face is not None:
-            if self._listener is not None and self._face.cluster is not None:
+            goes_on = self._face.cluster is not None or self._passed is not None
+            if self._listener is not None and goes_on:
+                if self._passed is not None:
+                    await self._listener.server.stop_accepting(leaves_waiting=True)
                 self._listener.server.retire()
                 await asyncio.gather(self._face.drain(within_s), asyncio.sleep(min(within_s, _RETIRES_WITHIN_S)))
             else:
@@ -201,7 +215,9 @@ class HttpService:
         self, face: HttpFace, http: Http, place: ListenAddress | None, certificate: Certificate | None
     ) -> _Listener:
         """Listen with a new server. Raises OSError."""
-        server = HttpServer(face, shares_port=self._worker is not None)
+        if self._passed is not None:
+            self._passed.check(http.listen, () if place is None else place.addresses)
+        server = HttpServer(face, shares_port=self._worker is not None, passed=self._passed)
         try:
             origin = await _open(server, http, place, certificate)
         except BaseException:

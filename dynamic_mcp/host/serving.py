@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import logging
+import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import cached_property, partial
 from importlib import import_module
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from dynamic_mcp.host.http_control import HttpControl, HttpOverrides, Service
     from dynamic_mcp.host.observing import Observing
     from dynamic_mcp.host.reloader import Reloader
+    from dynamic_mcp.host.systemd import Notifier
     from dynamic_mcp.oauth.logins import Logins
     from dynamic_mcp.observe.proxies import ProxyStatus
     from dynamic_mcp.proxy.status import Kind
@@ -74,6 +76,15 @@ _REST = (
     "dynamic_mcp.session.batches",
     "dynamic_mcp.host.config_events",
 )
+
+
+def find_notifier() -> Notifier | None:
+    """Return what tells systemd of this service; None if nobody wants to hear of it."""
+    if "NOTIFY_SOCKET" not in os.environ:
+        return None
+    from dynamic_mcp.host.systemd import open_notifier
+
+    return open_notifier(os.environ)
 
 
 class ConfigSource(Struct, frozen=True):

@@ -25,6 +25,7 @@ from dynamic_mcp.config.addresses import TcpAddress  # noqa: E402
 from dynamic_mcp.config.resolved import Config  # noqa: E402
 from dynamic_mcp.errors import InvalidArguments  # noqa: E402
 from dynamic_mcp.host.http_control import HttpOverrides  # noqa: E402
+from dynamic_mcp.host.systemd import open_notifier, read_sockets  # noqa: E402
 from dynamic_mcp.observe.proxies import is_alive  # noqa: E402
 from dynamic_mcp.system import private_socket  # noqa: E402
 from dynamic_mcp.system.task_set import TaskSet  # noqa: E402
@@ -55,6 +56,11 @@ def run(config: Config, overrides: HttpOverrides, workers: int) -> int:
         )
     if not isinstance(http.listen, TcpAddress):
         raise InvalidArguments("workers share a port, and not a Unix socket", hint="listen at `127.0.0.1:PORT`")
+    if read_sockets(os.environ) is not None:
+        raise InvalidArguments(
+            "each worker listens at a socket of its own, and systemd passes one",
+            hint="leave `--workers` out, or disable the socket unit",
+        )
     port = _find_port(http.listen)
     folder = Path(private_socket.place(os.environ, f"workers-{os.getpid()}{os.sep}{_LONGEST_NAME}")).parent
     _remove_those_of_dead(folder)
@@ -113,6 +119,7 @@ class Supervisor:
         self._ended = asyncio.Event()
         self._keepers = TaskSet(log)
         self._watching = TaskSet(log)
+        self._notifier = open_notifier(os.environ)  # the workers are not to tell
 
     async def run(self) -> int:
         """Run until a signal arrives and all workers have ended; return the exit code."""
@@ -136,9 +143,13 @@ class Supervisor:
         if not self._ended.is_set():
             keepers += [self._keep(await self._start(number)) for number in range(1, self._first.count)]
             log.info("%d workers serve together", self._first.count)
+            if self._notifier is not None:
+                self._notifier.ready(f"{self._first.count} workers serve over HTTP")
         for each in keepers:
             self._keepers.create(each, name="keeper of a worker")
         await self._ended.wait()
+        if self._notifier is not None:
+            self._notifier.stopping()
         await self._finish()
         return 0
 

@@ -21,9 +21,8 @@ from dynamic_mcp.oauth import predecessor
 from dynamic_mcp.oauth.authorization import Challenge
 from dynamic_mcp.oauth.challenges import BearerChallenge, parse_challenge
 from dynamic_mcp.oauth.credentials import ClientCredentials, Login, Token, covers, union
-from dynamic_mcp.oauth.store import LoginStore
+from dynamic_mcp.oauth.store import LoginStore, LoginUnavailable, StoredLogin
 from dynamic_mcp.observe.log_output import group_logger
-from dynamic_mcp.system.file_store import Stamp
 from dynamic_mcp.system.text import os_reason
 from dynamic_mcp.web.address_policy import AddressPolicy, Resolver, is_same_host
 
@@ -64,11 +63,11 @@ class BearerCredentials:
         self.challenge = BearerChallenge()
         self.last_failure = ""  # why the latest login in this process has failed
         self.on_login: Callable[[], None] = lambda: None
-        self._store = LoginStore(folder, remote)
+        self._store: StoredLogin = LoginStore(folder, remote)
         self._command = command
         self._now = now
         self._login: Login | None = None
-        self._stamp: Stamp | None = None
+        self._stamp: object = None
         self._is_loaded = False
         self._version = 0
         self._renewal: asyncio.Task[Token | None] | None = None
@@ -80,7 +79,11 @@ class BearerCredentials:
 
     async def get_header(self) -> str | None:
         """Return the header to send, with a renewed token if necessary. Raises Unreachable."""
-        login = await self.load_login()
+        try:
+            login = await self.load_login()
+        except Unreachable as exc:  # the server may need none; if it does, its challenge raises this again
+            self._logger.debug("group %s: %s", self.group, exc.message)
+            return None
         token = login.token if login else None
         if token is None:
             if self.remote.oauth.needs_user:
@@ -120,32 +123,49 @@ class BearerCredentials:
 
     async def load_login(self) -> Login | None:
         """Return the login, read again if another process has changed it."""
-        stamp = self._store.stamp()
-        if stamp != self._stamp or not self._is_loaded:
+        store = self._store
+        stamp = store.stamp()
+        if stamp != self._stamp or not self._is_loaded or store.is_old():
+            before = self._login
             try:
-                self._login = await asyncio.to_thread(self._store.load)
+                self._login = await store.read()
             except OSError as exc:  # the login in memory may still work
+                if store.is_shared and not self._is_loaded and self.remote.oauth.needs_user:
+                    raise Unreachable(self.group, f"its login cannot be read: {os_reason(exc)}") from exc
                 self._logger.warning("the login of group %s cannot be read: %s", self.group, exc)
+            if stamp != self._stamp or self._login != before:
+                self._version += 1
             self._stamp = stamp
-            self._version += 1
-            if self._login is None and not self._is_loaded:
+            if self._login is None and not self._is_loaded and not store.is_shared:
                 self._login = await asyncio.to_thread(predecessor.find_login, self.group, self.remote)
             self._is_loaded = True
         return self._login
 
+    def use_store(self, store: StoredLogin) -> None:
+        """Keep the login there from now on; a renewal that runs ends where it has begun."""
+        if self._renewal is not None and not self._renewal.done():
+            self._renewal.add_done_callback(lambda _: self.use_store(store))
+            return
+        self._store = store
+        self._login, self._stamp, self._is_loaded = None, None, False
+        self._version += 1
+
     async def adopt(self, login: Login) -> bool:
         """Use the login that a user has just done; return whether it was saved."""
         self.last_failure = ""
-        async with self._store.lock():  # a renewal of the old login must not overwrite it
-            return await self.save_login(login)
+        try:
+            async with self._store.lock():  # a renewal of the old login must not overwrite it
+                return await self.save_login(login, is_new=True)
+        except LoginUnavailable:  # used here, and saved later
+            return await self.save_login(login, is_new=True)
 
-    async def save_login(self, login: Login) -> bool:
+    async def save_login(self, login: Login, *, is_new: bool = False) -> bool:
         """Replace the login; return whether it was saved."""
         self._version += 1
         login = self._login = replace(login, person=self.remote.login_of)
         is_saved = True
         try:
-            await asyncio.to_thread(self._store.save, login)
+            self._login = await self._store.write(login, is_new=is_new)
         except OSError as exc:
             is_saved = False
             self._logger.warning("the login of group %s is not saved: %s", self.group, os_reason(exc))
@@ -156,9 +176,16 @@ class BearerCredentials:
     async def forget(self) -> None:
         """Delete the login. Raises OSError."""
         async with self._store.lock():
-            await asyncio.to_thread(self._store.delete)
-            self._login, self._stamp, self._is_loaded = None, None, True
-            if await asyncio.to_thread(predecessor.find_login, self.group, self.remote) is not None:
+            await self._store.remove()
+            self._login, self._stamp, self._is_loaded = (
+                None,
+                self._store.stamp() if self._store.is_shared else None,
+                True,
+            )
+            if (
+                not self._store.is_shared
+                and await asyncio.to_thread(predecessor.find_login, self.group, self.remote) is not None
+            ):
                 await self.save_login(Login(self.remote.url))  # so that it is not imported again
 
     def login_needed_error(self, scope: str | None = None, *, may_want_token: bool = False) -> LoginNeeded:
@@ -223,20 +250,43 @@ class BearerCredentials:
         return self._renewal
 
     async def _renew(self, stale: str | None, *, is_rejected: bool) -> Token | None:
-        async with self._store.lock():
-            login = await self.load_login()
-            token = login.token if login else None
-            if token is not None and token.access != stale and not token.is_expired(self._now()):
-                return token  # another task or process has renewed it
-            try:
-                renewed = await self._fetch_login(login, is_rejected=is_rejected)
-            except Unreachable:
-                self._retry_at = self._now() + RETRY_AFTER_S
-                raise
-            if renewed is None or renewed.token is None:
-                return None
-            await self.save_login(renewed)
-            return renewed.token
+        try:
+            async with self._store.lock():
+                return await self._renew_locked(stale, is_rejected=is_rejected)
+        except LoginUnavailable as exc:
+            self._retry_at = self._now() + RETRY_AFTER_S
+            raise Unreachable(self.group, f"its login cannot be renewed: {os_reason(exc)}") from exc
+
+    async def _renew_locked(self, stale: str | None, *, is_rejected: bool) -> Token | None:
+        login = await self.load_login()
+        token = login.token if login else None
+        if token is not None and token.access != stale and not token.is_expired(self._now()):
+            return token  # another task or process has renewed it
+        if login is not None and token is not None and not await self._store.begin_spending(token):
+            return await self._give_up(login, token, is_rejected=is_rejected)
+        try:
+            renewed = await self._fetch_login(login, is_rejected=is_rejected)
+        except Unreachable:
+            self._retry_at = self._now() + RETRY_AFTER_S
+            await self._store.end_spending()
+            raise
+        if renewed is None or renewed.token is None:
+            return None
+        await self.save_login(renewed)
+        return self._login.token if self._login is not None else None
+
+    async def _give_up(self, login: Login, token: Token, *, is_rejected: bool) -> Token | None:
+        """Return a token that cannot be renewed, as long as it is valid; then the user must log in again."""
+        if not is_rejected and not token.is_expired(self._now()):
+            self._retry_at = self._now() + RETRY_AFTER_S  # the replica that has sent it may still have the answer
+            return token
+        self._logger.warning(
+            "group %s: its login cannot be renewed: a replica ended while it did so, and may have used the refresh"
+            " token",
+            self.group,
+        )
+        await self.save_login(_without_refresh(login, ""))
+        return None
 
     async def _fetch_login(self, login: Login | None, *, is_rejected: bool) -> Login | None:
         """Return the login with a new token; None if the server refuses one. Raises Unreachable."""
@@ -336,10 +386,20 @@ class BearerCredentials:
             if len(self._step_ups) >= MAX_STEP_UPS:
                 return False
             self._step_ups.append(self._now())
-            await self.save_login(replace(login, wanted_scope=scope))
+            await self._save_wanted_scope(login, scope)
         if not self.remote.oauth.needs_user:
             return await self._share_renewal(token.access) is not None
         raise self.login_needed_error(challenge.scope)
+
+    async def _save_wanted_scope(self, login: Login, scope: str | None) -> None:
+        if not self._store.is_shared:
+            await self.save_login(replace(login, wanted_scope=scope))
+            return
+        try:
+            async with self._store.lock():  # another replica may be renewing the token
+                await self.save_login(replace(await self.load_login() or login, wanted_scope=scope))
+        except LoginUnavailable as exc:
+            raise Unreachable(self.group, f"its login cannot be changed: {os_reason(exc)}") from exc
 
 
 def _header(token: Token) -> str:

@@ -37,7 +37,7 @@ class Callback:
 
     def __init__(self, port: int | None, state: str) -> None:
         self._port = port
-        self._state = state
+        self.state = state
         self._response: asyncio.Future[AuthorizationResponse] = asyncio.get_running_loop().create_future()
         self._connections: set[asyncio.StreamWriter] = set()
 
@@ -93,7 +93,7 @@ class Callback:
         if _fields(lines[1:]).get("host") not in (f"127.0.0.1:{self.port}", f"localhost:{self.port}"):
             return _page(400, "Refused", "This request was for another host.")
         try:
-            response = parse_response(target.query, self._state)
+            response = parse_response(target.query, self.state)
         except UnexpectedResponse as exc:
             return _page(400, "Refused", f"Nothing was changed: {exc}.")
         if self._response.done():

@@ -39,7 +39,7 @@ class LinkRedirect:
 
     def __init__(self, redirect_uri: str, state: str, on_close: Callable[[], object]) -> None:
         self.redirect_uri = redirect_uri
-        self._state = state
+        self.state = state
         self._on_close = on_close
         self._response: asyncio.Future[AuthorizationResponse] = asyncio.get_running_loop().create_future()
 
@@ -58,7 +58,7 @@ class LinkRedirect:
 
     def receive(self, query: str) -> None:
         """Receive the response that a browser brings back. Raises UnexpectedResponse."""
-        response = parse_response(query, self._state)
+        response = parse_response(query, self.state)
         if self._response.done():
             raise UnexpectedResponse("this login has ended")
         self._response.set_result(response)
@@ -120,10 +120,21 @@ class LoginLink:
 
 
 class LoginLinks:
-    """The valid links that were sent. `base_url` returns the address where browsers reach us, or None."""
+    """The valid links that were sent. `base_url` returns the address where browsers reach us, or None.
 
-    def __init__(self, base_url: Callable[[], str | None], now: Callable[[], float] = time.monotonic) -> None:
+    `mark` returns what the ids of links and the states of logins begin with, by which other replicas know whose they
+    are.
+    """
+
+    def __init__(
+        self,
+        base_url: Callable[[], str | None],
+        now: Callable[[], float] = time.monotonic,
+        *,
+        mark: Callable[[], str] = str,
+    ) -> None:
         self._base_url = base_url
+        self._mark = mark
         self._now = now
         self._links: dict[str, LoginLink] = {}
         self._by_state: dict[str, LoginLink] = {}
@@ -144,7 +155,7 @@ class LoginLinks:
                 return link
         for link in links[: max(0, len(links) - _MAX_EACH + 1)]:
             self._drop(link)
-        id = secrets.token_urlsafe(32)
+        id = f"{self._mark()}{secrets.token_urlsafe(32)}"
         link = LoginLink(id, f"{base_url}{LINK_PATH}{id}", bearer, person, self._now() + VALID_S)
         self._links[id] = link
         if self._expiry is None:
@@ -206,7 +217,8 @@ class LoginLinks:
         for link in [*self._links.values()]:
             self._drop(link)
 
-    def _open_redirect(self, link: LoginLink, state: str) -> LinkRedirect:
+    def _open_redirect(self, link: LoginLink) -> LinkRedirect:
+        state = f"{self._mark()}{secrets.token_urlsafe(32)}"
         self._by_state[state] = link
         redirect_uri = f"{self._base_url() or ''}{CALLBACK_PATH}"
         link.redirect = LinkRedirect(redirect_uri, state, lambda: self._by_state.pop(state, None))

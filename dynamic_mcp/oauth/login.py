@@ -39,6 +39,9 @@ __all__ = ["LOGIN_S", "Attempt", "LoginAborted", "NoClient", "NoLogin", "Redirec
 class Redirect(Protocol):
     """The redirect URI of one login; enter it as a context while a task waits for the browser to return there."""
 
+    state: str
+    """The `state` with which the browser returns."""
+
     @property
     def redirect_uri(self) -> str:
         """The address, known once it is entered."""
@@ -147,24 +150,24 @@ async def begin_login(
     policy: AddressPolicy,
     challenge: BearerChallenge,
     previous: Login | None,
-    open_redirect: Callable[[str], Redirect] | None = None,
+    open_redirect: Callable[[], Redirect] | None = None,
 ) -> AsyncIterator[Attempt]:
     """Discover how to log in, obtain a client, wait for the browser, and yield the attempt. Raises LoginAborted.
 
-    `open_redirect` returns the redirect URI for this state; the default is a port of this machine.
+    `open_redirect` returns the redirect URI; the default is a port of this machine.
     """
-    state = create_secret()
     async with open_documents(policy) as web:
         target = await Discovery(web, policy, remote).run(challenge)
-        redirect = open_redirect(state) if open_redirect else await _create_callback(remote, target, previous, state)
+        redirect = open_redirect() if open_redirect else await _create_callback(remote, target, previous)
         async with redirect:
             client = await obtain_client(target, remote.oauth, previous, redirect.redirect_uri, web)
             scope = union(target.scope, previous.wanted_scope if previous else None)
-            request = _AuthorizationRequest(target, client, redirect.redirect_uri, scope, state, create_secret())
+            uri, state = redirect.redirect_uri, redirect.state
+            request = _AuthorizationRequest(target, client, uri, scope, state, create_secret())
             yield Attempt(remote, web, request, redirect)
 
 
-async def _create_callback(remote: Remote, target: DiscoveryResult, previous: Login | None, state: str) -> Callback:
+async def _create_callback(remote: Remote, target: DiscoveryResult, previous: Login | None) -> Callback:
     """Return a callback, not listening yet, on the config's port, else on the port of our registered client."""
     port = remote.oauth.redirect_port
     if port is None and previous is not None and previous.issuer == target.issuer and previous.client is not None:
@@ -173,7 +176,7 @@ async def _create_callback(remote: Remote, target: DiscoveryResult, previous: Lo
             port = None  # then another client is registered
     elif port is not None and not await _try_port(port):
         raise LoginAborted(f"the port {port} of `oauth.redirect_port` is in use by another program")
-    return Callback(port, state)
+    return Callback(port, create_secret())
 
 
 async def _try_port(port: int) -> bool:

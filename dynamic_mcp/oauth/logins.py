@@ -20,6 +20,8 @@ from dynamic_mcp.system.task_set import TaskSet
 if TYPE_CHECKING:
     from dynamic_mcp.oauth.bearer import BearerCredentials
     from dynamic_mcp.oauth.links import LoginLink, LoginLinks
+    from dynamic_mcp.oauth.replica_logins import ReplicaLogins
+    from dynamic_mcp.system.shared_store import SharedStore
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +39,8 @@ class Logins:
         self.base_url: str | None = None
         self.on_login: Callable[[str, Principal | None], None] = lambda group, person: None
         """Called after each login with the group and the user, who is None for the local user."""
+        self.link_mark: Callable[[], str] = str
+        """Returns what names of links begin with, where several processes serve the same clients."""
         self._folder = folder
         self._command = command
         self._environment = environment
@@ -46,6 +50,7 @@ class Logins:
         self._browser_tasks = TaskSet(log)
         self._renewals = TaskSet(log)
         self._browser_lock = asyncio.Lock()
+        self._shared: ReplicaLogins | None = None
 
     def authorization(self, group: str, remote: Remote) -> ServerCredentials:
         """Return the credentials of a group, the same for the same server."""
@@ -55,8 +60,35 @@ class Logins:
         if bearer is None:
             bearer = BearerCredentials(group, remote, self._folder, self._command(group))
             bearer.on_login = lambda: self.on_login(group, remote.login_of)
+            if self._shared is not None:
+                bearer.use_store(self._shared.open(remote))
             self._bearers.setdefault(group, []).append(bearer)
         return bearer
+
+    def share(self, store: SharedStore | None) -> None:
+        """Keep logins in this store from now on, which other replicas share; None keeps them on this machine."""
+        from dynamic_mcp.oauth.store import LoginStore
+
+        old, self._shared = self._shared, None
+        if store is not None:
+            from dynamic_mcp.oauth.replica_logins import ReplicaLogins
+
+            self._shared = ReplicaLogins(store)
+        for bearer in (each for bearers in self._bearers.values() for each in bearers):
+            shared = self._shared
+            bearer.use_store(
+                LoginStore(self._folder, bearer.remote) if shared is None else shared.open(bearer.remote)
+            )
+        if old is not None:
+            self._renewals.create(old.close(), name="end of the logins of replicas")
+
+    async def settle(self) -> None:
+        """Let running renewals end, within a bound, and write what could not be written, before the store closes."""
+        renewals = [asyncio.ensure_future(each.close()) for bearers in self._bearers.values() for each in bearers]
+        if renewals:
+            await asyncio.wait(renewals, timeout=CLOSE_S)
+        if self._shared is not None:
+            await self._shared.close()
 
     def begin(self, group: str, remote: Remote) -> PendingLogin | None:
         """Start a login in the background, or join the one in progress; None for a group without logins."""
@@ -73,7 +105,7 @@ class Logins:
         """The links by which users log in."""
         from dynamic_mcp.oauth.links import LoginLinks
 
-        return LoginLinks(lambda: self.base_url)
+        return LoginLinks(lambda: self.base_url, mark=lambda: self.link_mark())
 
     def send_link(self, group: str, remote: Remote) -> LoginLink | None:
         """Return a link for the user whose login the server gets; None if logins by link are not possible."""

@@ -35,15 +35,15 @@ class PendingLogin:
         return await asyncio.shield(self.end)
 
 
-def start_login(bearer: BearerCredentials, open_redirect: Callable[[str], Redirect] | None = None) -> PendingLogin:
-    """Start a login in the background. `open_redirect` receives its state; None redirects the browser to a port."""
+def start_login(bearer: BearerCredentials, open_redirect: Callable[[], Redirect] | None = None) -> PendingLogin:
+    """Start a login in the background. Without `open_redirect`, the browser is redirected to a port."""
     url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     end = asyncio.create_task(_log_in(bearer, url, open_redirect), name=f"login of {bearer.group}")
     return PendingLogin(url, end)
 
 
 async def _log_in(
-    bearer: BearerCredentials, url: asyncio.Future[str], open_redirect: Callable[[str], Redirect] | None
+    bearer: BearerCredentials, url: asyncio.Future[str], open_redirect: Callable[[], Redirect] | None
 ) -> bool:
     """Do one login and return whether it worked; if not, the reason is kept for the errors of the group."""
     await asyncio.to_thread(importlib.import_module, "dynamic_mcp.oauth.login")

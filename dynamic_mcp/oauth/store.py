@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from typing import Protocol
 
 from msgspec.structs import replace as with_fields
 
@@ -34,8 +35,49 @@ LOCK_POLL_S = 0.05
 _CODEC = JsonCodec(Login, None)
 
 
+class LoginUnavailable(OSError):
+    """The store that replicas share cannot be used, or another replica does not end its renewal."""
+
+
+class StoredLogin(Protocol):
+    """Where one login is kept. All methods that wait raise OSError."""
+
+    is_shared: bool
+    """Whether several machines have it: then one that cannot be read is not the same as none."""
+
+    def stamp(self) -> object:
+        """Return a value that changes whenever the login does."""
+        ...
+
+    def is_old(self) -> bool:
+        """Return whether it is to be read again, though no change is known."""
+        ...
+
+    async def read(self) -> Login | None: ...
+
+    async def write(self, login: Login, *, is_new: bool = False) -> Login | None:
+        """Replace the login, and return the one that counts now; one that `is_new` counts in any case."""
+        ...
+
+    async def remove(self) -> None: ...
+
+    def lock(self) -> contextlib.AbstractAsyncContextManager[None]:
+        """Be the only task of all that renews this login."""
+        ...
+
+    async def begin_spending(self, token: Token) -> bool:
+        """Called before a refresh token is sent; False if it may have been sent by one that cannot tell."""
+        ...
+
+    async def end_spending(self) -> None:
+        """Called when the server has not answered with another token."""
+        ...
+
+
 class LoginStore:
     """The file of one login."""
+
+    is_shared = False
 
     def __init__(self, folder: Path, remote: Remote) -> None:
         name = key(remote)
@@ -49,6 +91,25 @@ class LoginStore:
     def stamp(self) -> Stamp | None:
         """Return a value that changes whenever the file does; None if there is no file."""
         return stamp_of(self._store.file)
+
+    def is_old(self) -> bool:
+        return False
+
+    async def read(self) -> Login | None:
+        return await asyncio.to_thread(self.load)
+
+    async def write(self, login: Login, *, is_new: bool = False) -> Login:
+        await asyncio.to_thread(self.save, login)
+        return login
+
+    async def remove(self) -> None:
+        await asyncio.to_thread(self.delete)
+
+    async def begin_spending(self, token: Token) -> bool:
+        return True
+
+    async def end_spending(self) -> None:
+        """Do nothing: a process that ends leaves its lock, and the next one tries again."""
 
     def load(self) -> Login | None:
         """Return the login; None if none is stored or it is invalid. Raises OSError if it cannot be read."""

@@ -114,13 +114,14 @@ class GroupRules:
         self._caller = caller
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, GroupRules) and self._content == other._content
+        return isinstance(other, GroupRules) and self.content == other.content
 
     def __hash__(self) -> int:
         return hash(self.group)
 
     @property
-    def _content(self) -> tuple[object, ...]:
+    def content(self) -> tuple[object, ...]:
+        """All that its decisions follow from."""
         caller = self._caller if any(rule.uses_caller for rule in self._rules) else None
         rules = [(rule.source, rule.lacks_scope(self._caller)) for rule in self._rules]
         return self.group, rules, self._default, caller, None if self.approve is None else self.approve.globs

@@ -6,7 +6,9 @@ a URI, neither has it, and both are listed as `ui://<group>+<rest>`. What tools 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from hashlib import sha256
 from weakref import WeakKeyDictionary
 
 from msgspec import Raw
@@ -14,13 +16,18 @@ from msgspec import Raw
 from dynamic_mcp.client import Client
 from dynamic_mcp.errors import ResourceNotFound
 from dynamic_mcp.groups.catalog import Catalog, ListKind
-from dynamic_mcp.mcp import names
+from dynamic_mcp.mcp import names, wire
 from dynamic_mcp.mcp.apps import may_render, with_links, with_links_in_meta
+from dynamic_mcp.proxy.chain import Services
 from dynamic_mcp.proxy.listed_names import Named
 from dynamic_mcp.proxy.view import GroupView, View
+from dynamic_mcp.system.bounded import BoundedDict
 from dynamic_mcp.tools.results import is_error
 
 _LISTS = (ListKind.RESOURCES, ListKind.TEMPLATES)
+# How many clients without sessions are remembered, and how soon other replicas are asked again about one.
+_MOST_CLIENTS = 10_000
+_ASK_AGAIN_S = 1.0
 
 
 class AppLinks:
@@ -122,25 +129,71 @@ def links_of(view: View) -> AppLinks:
 
 
 class OpenApps:
-    """The groups of whose apps each client may show one, since it has read a page of theirs."""
+    """The groups of whose apps each client may show one, since it has read a page of theirs.
 
-    def __init__(self) -> None:
+    A client without a session may have read it at another replica.
+    """
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
         self._groups: WeakKeyDictionary[Client, dict[str, None]] = WeakKeyDictionary()
+        self._groups_by_key: BoundedDict[str, dict[str, None]] = BoundedDict(_MOST_CLIENTS)
+        self._asked_at: BoundedDict[str, float] = BoundedDict(_MOST_CLIENTS)
+        self._asking: dict[str, asyncio.Task[list[str]]] = {}
 
     def record_read(self, client: Client, group: GroupView) -> None:
         """Record that a client has read a page of a group; one that shows none is no host of apps."""
         if may_render(client.hello.capabilities):
-            self._groups.setdefault(client, {})[group.name] = None
+            key = _key_of(client)
+            groups = self._groups.setdefault(client, {}) if key is None else self._groups_by_key.setdefault(key, {})
+            groups[group.name] = None
+
+    def groups_of(self, key: str) -> list[str]:
+        """Return the groups of which a client without a session has read a page here; `key` says who it is."""
+        return [*self._groups_by_key.get(key, ())]
+
+    async def learn(self, client: Client) -> bool:
+        """Ask other replicas whose pages a client has read there; return whether any were unknown here."""
+        key, replicas = _key_of(client), self._services.replicas
+        if key is None or replicas is None or not may_render(client.hello.capabilities):
+            return False
+        asking = self._asking.get(key)
+        if asking is None:
+            if self._services.clock.now() - self._asked_at.get(key, float("-inf")) < _ASK_AGAIN_S:
+                return False
+            asking = self._asking[key] = asyncio.create_task(replicas.find_opened_apps(key))
+            asking.add_done_callback(lambda task: self._asking.pop(key, None))
+        found = await asyncio.shield(asking)
+        known = self._groups_by_key.get(key, {})
+        if known.keys() >= {*found}:
+            self._asked_at[key] = self._services.clock.now()
+            return False
+        self._groups_by_key[key] = {**known, **dict.fromkeys(found)}
+        return True
 
     def may_call(self, client: Client, group: GroupView, tool: str) -> bool:
         """Return whether an app that a client may show is allowed to call a tool."""
-        if group.catalog is None or tool not in group.catalog.tools or group.name not in self._groups.get(client, ()):
+        if group.catalog is None or tool not in group.catalog.tools or group.name not in self._find_groups(client):
             return False
         app = group.catalog.app_tools.get(tool)
         return app is None or app.is_for_app
 
     def find(self, client: Client, view: View, tool: str) -> list[Named]:
         """Return the tools that such an app may mean by a name: it has those that its own server gives them."""
-        groups = (view.get(name) for name in self._groups.get(client, ()))
+        groups = (view.get(name) for name in self._find_groups(client))
         shown = [(group, group.shown_name(tool)) for group in groups if group is not None and group.offers("tools")]
         return [(group, name) for group, name in shown if self.may_call(client, group, name)]
+
+    def _find_groups(self, client: Client) -> dict[str, None]:
+        key = _key_of(client)
+        return self._groups.get(client, {}) if key is None else self._groups_by_key.get(key, {})
+
+
+def _key_of(client: Client) -> str | None:
+    """Return what is the same for all requests of a client without a session, at all replicas; None with one."""
+    hello, principal = client.hello, client.principal
+    if client.transport != "http" or not hello.revision.is_stateless:
+        return None
+    who = (principal.issuer, principal.subject, client.only, client.profile)
+    said = (bytes(hello.client_info).decode(), bytes(hello.capabilities).decode())
+    return sha256(wire.encode((*who, *said))).hexdigest()

@@ -136,6 +136,8 @@ class Calls:
         if (tool := listed.find(name)) is not None or (tool := await _find_contended(request, name)) is not None:
             return await self._call(request, tool, params)
         of_app = self._find_of_apps(request, name)
+        if of_app is None and await self._open_apps().learn(request.client):
+            of_app = self._find_of_apps(request, name)
         tool = of_app or await _find_owned(request, name) or await self._find_only(request, name)
         is_of_app = of_app is not None
         call = ToolCall(*tool, params.get("arguments"), _NOTHING, may_be_of_app=is_of_app, is_of_app=is_of_app)
@@ -263,12 +265,17 @@ class Calls:
         group, catalog = call.group, await _learn_tools(request, call.group)
         if call.name in catalog.model_tools:
             return call, catalog
-        if call.may_be_of_app and self._open_apps().may_call(request.client, group, call.name):
+        if call.may_be_of_app and await self._may_be_called(request.client, group, call.name):
             return call, catalog
         group.refuse_held(AccessKind.TOOL, call.name)
         if group.may_have(ListKind.TOOLS, call.name):
             return call, catalog
         return await self._look_again(request, call)
+
+    async def _may_be_called(self, client: Client, group: GroupView, tool: str) -> bool:
+        """Return whether an app of the client may call a tool, wherever its page was read."""
+        apps = self._open_apps()
+        return apps.may_call(client, group, tool) or (await apps.learn(client) and apps.may_call(client, group, tool))
 
     async def _look_again(self, request: Request, call: ToolCall) -> tuple[ToolCall, Catalog]:
         """Find the tool under a name that carries the group, or in the list read once more. Raises NotFound."""

@@ -30,11 +30,12 @@ from dynamic_mcp.proxy.request import (
     ApprovalCounts,
     CallPlan,
     Event,
+    IdSigner,
     Next,
     Observers,
+    Replicas,
     Request,
     Restart,
-    TaskSigner,
     UpstreamRequest,
 )
 from dynamic_mcp.proxy.turns import Turns
@@ -62,7 +63,7 @@ class Services:
     own_tools: Mapping[str, OwnTool] = {}  # tools of features, by their names
     approvals: ApprovalCounts | None = None
     observers: Observers | None = None
-    task_ids: TaskSigner | None = None  # where other processes serve the same clients
+    replicas: Replicas | None = None  # the other processes that serve the same clients
     shared_store: SharedStore | None = None  # what all replicas share; it changes with the config
     open_counts: Callable[[], SharedStore] | None = None  # where workers of one machine count calls together
 
@@ -83,6 +84,16 @@ class Services:
         self.config = config
         self.clock = clock
         self.state_folder = state_folder
+
+    @property
+    def task_ids(self) -> IdSigner | None:
+        """What signs the ids of tasks; None without other processes."""
+        return None if self.replicas is None else self.replicas.task_ids
+
+    @property
+    def result_ids(self) -> IdSigner | None:
+        """What signs the ids of kept results; None without other processes."""
+        return None if self.replicas is None else self.replicas.result_ids
 
 
 class ListChanger(Protocol):

@@ -2,7 +2,7 @@
 
 A task keeps no session: any request with its id may ask for it. Where several groups are one server, its id is
 `<group>__<id>`, so nothing has to be remembered to find it. What is remembered is who began it. Where several
-processes serve the same clients, ids are signed (`TaskSigner`), since any of them may be asked.
+processes serve the same clients, ids are signed (`IdSigner`), since any of them may be asked.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from weakref import WeakKeyDictionary
 
 from msgspec import Struct
@@ -18,6 +18,9 @@ from dynamic_mcp.groups.assignment import Place
 from dynamic_mcp.groups.gate import DeferredGate, Gate
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.proxy.request import Event
+
+if TYPE_CHECKING:
+    from dynamic_mcp.system.shared_store import SharedStore
 
 
 class GateContext(Struct, frozen=True):
@@ -41,6 +44,14 @@ class GateService(Protocol):
         """Judge as another config says from now on."""
         ...
 
+    def share(self, store: SharedStore | None) -> None:
+        """Judge by what this store has of other replicas, too, from now on."""
+        ...
+
+    async def wait_for_shared(self, within_s: float) -> None:
+        """Wait until that is known, for so long at most."""
+        ...
+
     async def close(self) -> None:
         """Write pending changes."""
         ...
@@ -62,6 +73,7 @@ class Gates:
         self._context = context
         self._config: Config | None = None
         self._service: GateService | None = None
+        self._store: SharedStore | None = None
         self._pinnings: WeakKeyDictionary[Group, Pinning] = WeakKeyDictionary()
 
     def apply(self, configs: Mapping[Place, Config], groups: Iterable[Group]) -> None:
@@ -78,6 +90,19 @@ class Gates:
         """Give these groups the gates that the config wants for their servers."""
         for group in groups:
             self._attach(group, presentations[group.name].pinning)
+
+    def share(self, store: SharedStore | None) -> None:
+        """Judge by what this store has of other replicas, too, from now on."""
+        self._store = store
+        if store is not None and self._service is None and self._config is not None and self._pinnings:
+            self._make_service(self._config)
+        elif self._service is not None:
+            self._service.share(store)
+
+    async def wait_for_shared(self, within_s: float) -> None:
+        """Wait until it is known what other replicas have judged, for so long at most."""
+        if self._store is not None and self._service is not None:
+            await self._service.wait_for_shared(within_s)
 
     async def close(self) -> None:
         if self._service is not None:
@@ -99,13 +124,20 @@ class Gates:
         """Return the gate of a group, and give all others theirs: what is approved for one is taken up by all."""
         if self._service is None:
             assert self._config is not None
-            self._service = _find_maker()(self._config, self._context)
-            for other, its_pinning in self._pinnings.items():
-                other.admission.set_gate(self._service.make_gate(other, its_pinning))
+            self._service = self._make_service(self._config)
         gate = group.admission.gate
         if gate is None or self._pinnings.get(group) != pinning:  # the config has changed since it was asked for
             return self._service.make_gate(group, pinning)
         return gate
+
+    def _make_service(self, config: Config) -> GateService:
+        """Make the service, and the gates of all groups that want one."""
+        service = self._service = _find_maker()(config, self._context)
+        if self._store is not None:
+            service.share(self._store)
+        for group, pinning in self._pinnings.items():
+            group.admission.set_gate(service.make_gate(group, pinning))
+        return service
 
 
 def _find_maker() -> MakeService:

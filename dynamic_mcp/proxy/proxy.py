@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Raw, structs
 
 from dynamic_mcp.client import OURSELVES, Client, User
-from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.config.resolved import Config, Program, Share
 from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.features.table import FEATURES, Feature
 from dynamic_mcp.groups.assignment import Place
@@ -49,6 +49,7 @@ from dynamic_mcp.upstream.open import OpenLink, open_link
 
 if TYPE_CHECKING:  # loaded with the first request, message or server that needs them
     from dynamic_mcp.config.resolved import Embeddings
+    from dynamic_mcp.groups.shared_catalogs import SharedCatalogs
     from dynamic_mcp.mcp.mirrored_headers import HeaderParameters
     from dynamic_mcp.oauth.logins import Logins
     from dynamic_mcp.proxy.apps import OpenApps
@@ -93,6 +94,8 @@ class Proxy:
     ) -> None:
         self.has_base, self._clock = has_base, clock or LoopClock()
         base = self._base = self._base_of(config)
+        self._catalog_store = catalog_store
+        self._shared_catalogs: SharedCatalogs | None = None
         self._open_logins, self._vectors = open_logins, vectors
         self._embeddings: Embeddings | None = None
         # parts that are created on first use: how each is closed, and how it releases a client
@@ -102,11 +105,10 @@ class Proxy:
         self._elicitations = cache(self._create_elicitations)
         self._tasks, self._results = cache(self._create_tasks), cache(self._create_results)
         self._search, self._resources = cache(self._create_search), cache(self._create_resources)
-        self._open_apps = cache(_create_open_apps)
+        self._open_apps = cache(self._create_open_apps)
         self._skills = cache(self._create_skills)
         opener = opener or partial(open_link, logins=self._logins)
         self.groups = Groups(base, self, opener=opener, catalog_store=catalog_store)
-        self.replicas: Replicas | None = None
         self.is_initialized = asyncio.Event()  # a client has been greeted
         self.changed = asyncio.Event()  # its clients, or the state of a group; who waits for it clears it
         self._subscriptions = Subscriptions(self.view_for, self._surface_for, self._snapshot)
@@ -140,6 +142,15 @@ class Proxy:
 
         return Resources(self._chains, self._results(), self._resource_subscriptions, self._open_apps)
 
+    def _create_open_apps(self) -> OpenApps:
+        from dynamic_mcp.proxy.apps import OpenApps
+
+        return OpenApps(self._services)
+
+    def find_opened_apps(self, key: str) -> list[str]:
+        """Return the groups of which a client without a session has read a page here; `key` says who it is."""
+        return self._open_apps().groups_of(key)
+
     @property
     def shared_store(self) -> SharedStore | None:
         """What this process shares with other replicas; None if its config names no store."""
@@ -148,6 +159,25 @@ class Proxy:
     def set_shared_store(self, store: SharedStore | None) -> None:
         if store is not self._services.shared_store:
             self._chains.share(store)
+            if (logins := self._logins()) is not None:
+                logins.share(store)
+            self._gates.share(store)
+            self._share_catalogs(store)
+
+    def _share_catalogs(self, store: SharedStore | None) -> None:
+        if self._shared_catalogs is not None:
+            self._shared_catalogs.end()
+            self._shared_catalogs = None
+        if store is not None and self._catalog_store is not None:
+            from dynamic_mcp.groups.shared_catalogs import SharedCatalogs
+
+            self._shared_catalogs = SharedCatalogs(store, self._catalog_store)
+
+    async def wait_for_shared(self, within_s: float) -> None:
+        """Wait until it is known what other replicas hold back, and what servers offer, for so long each at most."""
+        await self._gates.wait_for_shared(within_s)
+        if self._shared_catalogs is not None:
+            await self._shared_catalogs.fetch([group.config for group in self.groups], within_s)
 
     def count_with(self, open_counts: Callable[[], SharedStore]) -> None:
         """Count calls for limits in a store, which is opened once a limit wants it. To be called before any call."""
@@ -225,6 +255,9 @@ class Proxy:
         logins = None if self._open_logins is None else self._open_logins()
         if logins is not None:
             logins.on_login = self._note_login
+            logins.link_mark = lambda: "" if self.replicas is None else self.replicas.link_mark
+            if self._services.shared_store is not None:
+                logins.share(self._services.shared_store)
         return logins
 
     @property
@@ -235,8 +268,9 @@ class Proxy:
     def _create_results(self) -> ResultStore:
         from dynamic_mcp.proxy.result_store import ResultStore
 
-        results = ResultStore()
+        results = ResultStore(self._services)
         self._releases.append(results.release)
+        self._parts.push_async_callback(results.close)
         return results
 
     def _read_uses(self) -> ToolUses:
@@ -254,9 +288,22 @@ class Proxy:
 
     def join_replicas(self, replicas: Replicas | None) -> None:
         """Be one of several replicas from now on; None is alone."""
-        self.replicas = replicas
-        self._services.task_ids = None if replicas is None else replicas.task_ids
+        self._services.replicas = replicas
         self._subscriptions.has_replicas = replicas is not None
+
+    def find_wishes(self, client: Client) -> tuple[str, tuple[str, ...]] | None:
+        """Return the log level and the resources that a client has asked for.
+
+        None if a server of it knows its session, so that no other process can go on with that.
+        """
+        if not all(_is_same_elsewhere(group.group) for group in self.view_for(client)):
+            return None
+        return self._subscriptions.level_of(client), self._resource_subscriptions.uris_of(client)
+
+    @property
+    def replicas(self) -> Replicas | None:
+        """The processes that serve the same clients; None if this one is alone."""
+        return self._services.replicas
 
     @property
     def approvals(self) -> ApprovalCounts | None:
@@ -424,6 +471,8 @@ class Proxy:
         await self._parts.aclose()
         await self._chains.close()
         await self.groups.close()
+        if self._shared_catalogs is not None:
+            await self._shared_catalogs.close()
         await self._gates.close()
 
     def has_place(
@@ -650,7 +699,8 @@ class Proxy:
         return {name: None if each is None else [*each, *changers] for name, each in snapshot.items()}
 
 
-def _create_open_apps() -> OpenApps:
-    from dynamic_mcp.proxy.apps import OpenApps
-
-    return OpenApps()
+def _is_same_elsewhere(group: Group) -> bool:
+    """Return whether a session can use a server over another process as it does over this one."""
+    config = group.config
+    is_own = config.share is Share.SESSION or (config.share is Share.AUTO and group.asks)
+    return not is_own and not isinstance(config.upstream, Program)

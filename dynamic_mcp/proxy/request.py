@@ -106,9 +106,14 @@ class Request(Struct, frozen=True, gc=False):
         return 0 if self.channel is None else self.channel.port
 
     @property
-    def recipient(self) -> Hashable:
+    def recipient(self) -> Caller:
         """The client that gets the upstream's messages while this request is in flight."""
         return (self.channel or self.client).recipient
+
+    @property
+    def stream(self) -> Hashable:
+        """What the messages of this request go over."""
+        return (self.channel or self.client).stream
 
     @property
     def log_level(self) -> str:
@@ -157,8 +162,12 @@ class ForwardingChannel(Channel):
         return self._request.client
 
     @property
-    def recipient(self) -> Hashable:
+    def recipient(self) -> Caller:
         return self._request.recipient
+
+    @property
+    def stream(self) -> Hashable:
+        return self._request.stream
 
     @property
     def log_level(self) -> str:
@@ -235,11 +244,11 @@ class ApprovalNote(Struct, frozen=True):
     reason: str = ""
 
 
-class TaskSigner(Protocol):
-    """Signs the ids of tasks for the clients of several processes, with the process that began each."""
+class IdSigner(Protocol):
+    """Signs the ids of what clients of several processes are given, with the process that has it."""
 
     def sign(self, id: str, client: Client) -> str:
-        """Return what a client is given for the id of its task."""
+        """Return what a client is given for an id."""
         ...
 
     def open(self, id: str, client: Client) -> str | None:
@@ -268,8 +277,22 @@ class Replicas(Protocol):
     """The processes that serve the same clients, of which this one is one."""
 
     @property
-    def task_ids(self) -> TaskSigner:
+    def task_ids(self) -> IdSigner:
         """Signs the ids of tasks that modern clients are given."""
+        ...
+
+    @property
+    def link_mark(self) -> str:
+        """What names in links begin with that a browser may open at another process, which passes that on to this."""
+        ...
+
+    @property
+    def result_ids(self) -> IdSigner:
+        """Signs the ids of results that are kept."""
+        ...
+
+    async def find_opened_apps(self, key: str) -> list[str]:
+        """Return the groups of which a client without a session has read a page elsewhere; `key` says who it is."""
         ...
 
     def describe(self) -> ReplicaStatus: ...

@@ -123,6 +123,10 @@ class ResourceSubscriptions:
         """Stop sending requests to upstreams."""
         self._background.cancel_all()
 
+    def uris_of(self, client: Client) -> tuple[str, ...]:
+        """Return what a client is subscribed to, as it wrote that."""
+        return tuple(clients[client] for clients in self._clients.values() if client in clients)
+
     def uris(self, group: Group, instance: Instance) -> list[str]:
         """Return what the clients of an instance are subscribed to."""
         subscriptions = ((uri, clients) for (name, uri), clients in self._clients.items() if name == group.name)

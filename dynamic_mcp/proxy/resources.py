@@ -9,8 +9,9 @@ The same URI of a later group is listed as `dynamic-mcp://<group>/<encoded uri>`
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from msgspec import Raw, structs
@@ -67,10 +68,10 @@ class Resources:
     async def read(self, request: Request) -> Frame:
         """Answer `resources/read` with the owner's unchanged result; for an unlisted URI, ask all groups."""
         params, uri = resource_params(request)
-        result = self._results.read(request.client, uri, request.view)
+        result = await self._results.read(request.client, uri, request.view)
         if result is not None:
             return result
-        owner = await find_resource(request, uri)
+        owner = await find_resource(request, uri, in_replicas=self._chains.services.replicas is not None)
         if owner is None:
             return await self._ask_all(request, uri, params)
         answer = await self._send(request, owner, params)
@@ -185,8 +186,12 @@ def is_listed(group: GroupView, uri: str) -> bool:
     return group.catalog is not None and uri in group.catalog.entries(ListKind.RESOURCES)
 
 
-async def find_resource(request: Request, uri: str) -> Resource | None:
-    """Return the group that a URI belongs to and the URI as that group knows it. Raises NotFound, Disabled."""
+async def find_resource(request: Request, uri: str, *, in_replicas: bool = False) -> Resource | None:
+    """Return the group that a URI belongs to and the URI as that group knows it. Raises NotFound, Disabled.
+
+    Of several groups, it is that of the first one that has it. With `in_replicas`, the client may have been shown the
+    URI at another replica, which knows more groups: then those before are waited for.
+    """
     named = names.split_group_uri(uri)
     if named is not None:
         group, own_uri = request.view.group(named[0], "resources"), named[1]
@@ -204,7 +209,17 @@ async def find_resource(request: Request, uri: str) -> Resource | None:
         if found is None and skill_uris.read_group(groups, uri) is None:
             matching = _find_matching(readable, uri)
             found = None if matching is None else (matching, uri)
+    elif in_replicas and (unknown := [*_unknown_before(found[0], groups, uri)]):
+        await learn(request.client, unknown, _ALL, FIND_WITHIN_S)
+        found = _find_readable(groups, uri)
     return found
+
+
+def _unknown_before(owner: GroupView, groups: Iterable[GroupView], uri: str) -> Iterator[GroupView]:
+    """Yield the groups before another one whose lists are not known yet."""
+    for group in takewhile(lambda each: each is not owner, groups):
+        if not (group.catalog and group.catalog.knows(_ALL)) and group.may_read(uri):
+            yield group
 
 
 async def _find_page(request: Request, groups: list[GroupView], uri: str) -> Resource:

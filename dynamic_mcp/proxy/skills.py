@@ -91,7 +91,7 @@ class Skills:
     ) -> tuple[GroupView, str, Frame]:
         """Return the owner of a URI, its own URI and its answer, or the one that can be given here."""
         try:
-            owner = await find_resource(request, uri)
+            owner = await find_resource(request, uri, in_replicas=self._chains.services.replicas is not None)
             if owner is not None and skill_uris.has_skills(owner[0]):
                 answer = answer_here(owner, params)
                 return *owner, await self._send(request, owner, params) if answer is None else answer

@@ -154,6 +154,11 @@ class Subscriptions:
             raise wire.Malformed(f"`level` must be one of {', '.join(LEVELS)}")
         self._levels[client] = LEVELS.index(name)
 
+    def level_of(self, client: Client) -> str:
+        """Return the level that a client has asked for; empty if it has not."""
+        level = self._levels.get(client)
+        return "" if level is None else LEVELS[level]
+
     def want_level(self, client: Client, level: str) -> bool:
         """Have this level sent for a client too, which names one in each request; return whether it is a new one."""
         wanted = LEVELS.index(level)

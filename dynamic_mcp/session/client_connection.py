@@ -33,13 +33,14 @@ class ClientConnection(Struct, frozen=True):
     """A client as its face knows it. `send` writes a line; `is_congested` returns whether the client does not read.
 
     `journal` takes the notes that another process needs to continue the session; `first_id` is the id of the first
-    request to the client.
+    request to the client. `shared_id` is what its session is to other replicas.
     """
 
     send: Callable[[bytes], None]
     is_congested: Callable[[], bool] = _never
     origin: ClientOrigin = ClientOrigin()
     address: str = ""
+    shared_id: str = ""
     is_command: bool = False
     journal: SessionJournal | None = None
     first_id: int = 1

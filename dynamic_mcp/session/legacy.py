@@ -110,6 +110,7 @@ class Session:
         "only",
         "profile",
         "requests",
+        "shared_id",
         "since",
         "transport",
         "workspace",
@@ -119,6 +120,7 @@ class Session:
         origin = connection.origin
         self.id = secrets.token_hex(ID_BYTES)
         self.address = connection.address
+        self.shared_id = connection.shared_id
         self.authentication = origin.authentication
         self.is_command = connection.is_command
         self.workspace = origin.workspace
@@ -156,6 +158,10 @@ class Session:
 
     @property
     def recipient(self) -> Session:
+        return self
+
+    @property
+    def stream(self) -> Session:
         return self
 
     # --- from the client -------------------------------------------------------------------------------
@@ -331,6 +337,12 @@ class Session:
         except BaseException:
             self.is_initialized = False
             raise
+
+    def restore(self, revision: str, capabilities: Raw, client_info: Raw) -> None:
+        """Be the session of a client that has begun it at another process."""
+        self._capabilities = wire.members(capabilities)
+        self.hello = ClientInfo(revisions.negotiate(revision), capabilities, client_info)
+        self.is_initialized = True
 
     def _send_answer(self, line: bytes) -> None:
         if line:

@@ -106,8 +106,18 @@ class ModernClient:
         return self.authentication.principal
 
     @property
-    def recipient(self) -> Hashable:
+    def recipient(self) -> ModernClient:
         return self
+
+    @property
+    def stream(self) -> ModernClient:
+        return self
+
+    @property
+    def shared_id(self) -> str:
+        sender = [bytes(self.hello.capabilities).decode(), bytes(self.hello.client_info).decode()]
+        whole = [self.principal.issuer, self.principal.subject, self.only, self.profile, *sender]
+        return sha256(json.dumps(whole).encode()).hexdigest()
 
     @property
     def is_idle(self) -> bool:
@@ -326,6 +336,10 @@ class ModernCall:
     @property
     def recipient(self) -> ModernCall:
         """The call itself: the client may have other calls, which are independent."""
+        return self
+
+    @property
+    def stream(self) -> ModernCall:
         return self
 
     def start(self, work: Coroutine[None, None, None]) -> None:

@@ -7,7 +7,7 @@ and values secret. An operation ends within half a second, with its outcome or w
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from enum import Enum
 from typing import Protocol, TypeVar
 
@@ -140,6 +140,10 @@ class SharedStore(Protocol):
 
     async def list_entries(self, space: StoreSpace) -> list[StoredEntry]:
         """Return the entries of a space that has `most_listed`; FULL if they have more than 4 MiB together."""
+        ...
+
+    def scan(self, space: StoreSpace) -> AsyncIterator[StoredEntry]:
+        """Yield the entries of any space that were there all the time, for commands: it reads the whole store."""
         ...
 
     async def count_changes(self, spaces: Sequence[StoreSpace]) -> tuple[int, ...]:

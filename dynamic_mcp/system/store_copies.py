@@ -10,7 +10,6 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 
-from dynamic_mcp.system.bounded import BoundedDict
 from dynamic_mcp.system.clock import Clock, LoopClock
 from dynamic_mcp.system.shared_store import SharedStore, StoredEntry, StoreSpace, StoreUnavailable
 from dynamic_mcp.system.task_set import TaskSet
@@ -136,48 +135,3 @@ class Refill:
             await asyncio.sleep(FILL_AGAIN_S)
         self._filling = None
         self._on_filled()
-
-
-class Copies:
-    """Entries of a listed space as they were read lately, and which of them were absent; at most `size`.
-
-    For spaces with too many entries for a `Mirror`.
-    """
-
-    def __init__(
-        self, store: SharedStore, space: StoreSpace, *, size: int = 10_000, fresh_for_s: float = FRESH_FOR_S,
-        clock: Clock | None = None,
-    ) -> None:  # fmt: skip
-        self._store = store
-        self._space = space
-        self._fresh_for_s = fresh_for_s
-        self._clock = clock or LoopClock()
-        self._found: BoundedDict[str, tuple[float, StoredEntry | None]] = BoundedDict(size)
-        self._forgotten = 0
-        self._unsubscribe = store.subscribe(space, self._forget)
-
-    def __repr__(self) -> str:
-        return f"<Copies of {self._space.name}, {len(self._found)}>"
-
-    async def get(self, name: str) -> StoredEntry | None:
-        """Return an entry that is a second old at most. Raises StoreUnavailable."""
-        found = self._found.get(name)
-        now = self._clock.now()
-        if found is not None and now - found[0] <= self._fresh_for_s:
-            return found[1]
-        forgotten = self._forgotten
-        entry = await self._store.get(self._space, name)
-        if forgotten == self._forgotten:  # else a change may be newer than what was read
-            self._found.pop(name, None)
-            self._found[name] = now, entry
-        return entry
-
-    def close(self) -> None:
-        self._unsubscribe()
-
-    def _forget(self, message: bytes | None) -> None:
-        self._forgotten += 1
-        if message is None:
-            self._found.clear()
-        else:
-            self._found.pop(message.decode("utf-8", "replace"), None)

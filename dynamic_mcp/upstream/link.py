@@ -10,6 +10,7 @@ import itertools
 import logging
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 from msgspec import Raw
@@ -57,10 +58,13 @@ class LinkOwner(Protocol):
         """
         ...
 
-    def receive_notification(self, frame: Frame, callers: Sequence[Caller] | None) -> None:
+    def receive_notification(
+        self, frame: Frame, callers: Sequence[Caller] | None, *, may_be_late: bool = False
+    ) -> None:
         """Called with a notification that names no call, and the calls that it may be about, one for each client.
 
-        They are the one call in whose answer it came, else all in flight. None: that call is over.
+        They are the one call in whose answer it came, else all in flight. None: that call is over. What comes over
+        another stream than answers `may_be_late`: it may be about a call that has been answered meanwhile.
         """
         ...
 
@@ -295,7 +299,9 @@ class Link:
         elif frame.method == "notifications/cancelled":
             self._withdraw_question(frame)
         else:  # behind the answers that came before it, which take a turn of the loop
-            self._loop.call_soon(self.listener.receive_notification, frame, self._callers(for_id))
+            may_be_late = self.has_streams and not for_id
+            receive = partial(self.listener.receive_notification, may_be_late=may_be_late)
+            self._loop.call_soon(receive, frame, self._callers(for_id))
 
     def _take_answer(self, frame: Frame) -> None:
         call = self._calls.pop(bytes(frame.id), None)
@@ -380,15 +386,19 @@ class Link:
     def _callers(self, for_id: bytes) -> list[Caller] | None:
         """Return the callers that a message may be about: that of its stream, else the latest call of each recipient.
 
-        Parked calls count if there are no others. None if it came in the stream of a call that is over.
+        A recipient that has several streams for its calls counts as itself, as such a client may be a gateway: each
+        of its calls may be for somebody else. Parked calls count if there are no others. None if it came in the
+        stream of a call that is over.
         """
         if for_id:
             call = self._calls.get(for_id)
             return [call.caller] if call is not None and call.caller is not None else None
-        latest: dict[Hashable, Caller] = {}
+        latest: dict[Caller, Caller] = {}
         for call in reversed(self._calls.values()):
-            if call.caller is not None:
-                latest.setdefault(call.caller.recipient, call.caller)
+            if (caller := call.caller) is not None:
+                recipient = caller.recipient
+                if latest.setdefault(recipient, caller).stream != caller.stream:
+                    latest[recipient] = recipient
         return [each for each in latest.values() if not each.is_parked] or list(latest.values())
 
     def _is_asking(self, caller: Caller | None) -> bool:

@@ -371,9 +371,11 @@ class ModernLink:
         """Return None: a modern upstream asks questions only in its answers."""
         return None
 
-    def receive_notification(self, frame: Frame, callers: Sequence[Caller] | None) -> None:
+    def receive_notification(
+        self, frame: Frame, callers: Sequence[Caller] | None, *, may_be_late: bool = False
+    ) -> None:
         if not self._subscription.take(frame):
-            self._listener.receive_notification(frame, callers)
+            self._listener.receive_notification(frame, callers, may_be_late=may_be_late)
 
     def link_lost(self, link: AnyLink, error: LinkLost) -> None:
         """Called when the plain link has ended, which ends this one."""

@@ -163,6 +163,31 @@ async def test_a_log_message_that_may_be_about_either_clients_call_is_for_nobody
         await asyncio.gather(*calls)
 
 
+async def test_a_log_message_beside_the_answers_is_for_nobody_if_it_may_be_about_a_call_that_was_answered() -> None:
+    upstream = silent()
+    async with scene(upstream) as on:
+        ann, bob = both = clients("ide", "ide")
+        on.group.instance_for(ann)
+        first = on.call(bob)
+        await upstream.hears("tools/call")
+        upstream.link.has_streams = True
+        upstream.say(LOG)
+        answer(upstream)
+        await first
+        second = on.call(ann)
+        await upstream.hears("tools/call", times=2)
+        upstream.say(LOG)
+        await asyncio.sleep(0)
+
+        assert told(on, both) == [[bob], []]
+        await on.clock.pass_(10)
+        upstream.say(LOG)
+        await asyncio.sleep(0)
+        assert told(on, both)[-1] == [ann]
+        answer(upstream)
+        await second
+
+
 async def test_a_client_that_goes_ends_its_own_instance_and_leaves_a_shared_one_to_the_others() -> None:
     upstreams = [serving() for _ in range(3)]
     async with scene(*upstreams) as on:

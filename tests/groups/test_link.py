@@ -7,6 +7,7 @@ from typing import NoReturn
 import pytest
 from msgspec import Raw
 
+from dynamic_mcp.config.resolved import Home, Program
 from dynamic_mcp.errors import LinkLost, NotSent, TimedOut, Unreachable
 from dynamic_mcp.groups.lifecycle import State
 from tests.fake_parties import LoneGroup, Watcher
@@ -107,6 +108,31 @@ async def test_a_link_that_never_served_counts_as_a_failure() -> None:
             await on.call()
 
         await on.clock.pass_(1.25)
+        await on.call()
+        assert on.opener.opened == ["up", "up"]
+
+
+_AT_HOME = Program(command="fake", args=(), env={}, cwd=None, home=Home("socket", "launch"))
+
+
+async def test_a_home_that_ended_before_it_served_is_replaced_at_once() -> None:
+    ended, fresh = FakeUpstream(), serving()
+    async with scene(ended, fresh, upstream=_AT_HOME, attempts=1) as on:
+        await on.until(State.READY)
+        ended.die("the process that runs this server has ended")
+        await settled()
+
+        await on.call()
+        assert on.opener.opened == ["up", "up"]
+
+
+async def test_a_call_waits_for_a_home_that_ended_while_its_lists_were_read() -> None:
+    ended, fresh = serving(), serving()
+    del ended.answers["tools/list"]
+    async with scene(ended, fresh, upstream=_AT_HOME, attempts=1) as on:
+        await ended.hears("tools/list")
+        ended.die("the process that runs this server has ended")
+
         await on.call()
         assert on.opener.opened == ["up", "up"]
 

@@ -20,7 +20,7 @@ ORIGIN = re.compile(rb"origin-(\w+)-")
 INTERRUPTED = "may have run, and was not sent again"
 _INTERRUPTED = (INTERRUPTED, "; the call may have run", "may have run; it was not sent again")
 _UNSERVED = "the process that runs this server"
-RESULT_URI = re.compile(r"dynamic-mcp://results/[0-9a-f]+")
+RESULT_URI = re.compile(r"dynamic-mcp://results/[0-9A-Za-z._-]+")
 
 
 class Kind(StrEnum):

@@ -6,7 +6,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.features.shared_stores import redis, store_pair
 from tests.upstreams.auth_server import AuthServer
+
+__all__ = ["redis", "server", "store_pair"]
 
 
 @pytest.fixture

@@ -11,7 +11,21 @@ import pytest
 
 from dynamic_mcp.config.resolved import Features
 from dynamic_mcp.errors import Unreachable
-from tests.fakes import Client, FakeUpstream, FullUpstream, Json, Opener, client_of, group_config, part, settled
+from dynamic_mcp.groups.catalog import ListKind
+from dynamic_mcp.proxy.proxy import Proxy
+from tests.fake_parties import OtherReplicas
+from tests.fakes import (
+    Client,
+    FakeUpstream,
+    FullUpstream,
+    Json,
+    Opener,
+    client_of,
+    config_of,
+    group_config,
+    part,
+    settled,
+)
 from tests.upstreams import full_offers as offers
 
 NO_RESOURCES = Features(tools=True, resources=False, prompts=True)
@@ -352,3 +366,27 @@ async def test_the_resources_of_a_group_that_is_down_stay_listed_and_reading_one
         assert await _listed(client) == before
         error = (await client.request("resources/read", {"uri": "full://text"}))["error"]
         assert "it burned down" in error["message"]
+
+
+# --- replicas ------------------------------------------------------------------------------------------
+
+
+async def test_at_a_replica_that_knows_only_the_second_group_a_uri_of_both_is_that_of_the_first() -> None:
+    first, second = (
+        _with_resources("x://same", read={"contents": [{"uri": "x://same", "text": name}]}) for name in "ab"
+    )
+    listed = first.answers.pop("resources/list")
+    proxy = Proxy(config_of(group_config("a"), group_config("b")), opener=Opener(a=[first], b=[second]))
+    proxy.join_replicas(OtherReplicas())
+    try:
+        client = Client(proxy)
+        await client.initialize()
+        await (
+            proxy.view_for(client.session).group("b", "resources").learn_catalog(client.session, [ListKind.RESOURCES])
+        )
+        reading = asyncio.create_task(_read(client, "x://same"))
+        await settled()
+        _answer(first, await first.hears("resources/list"), listed)
+        assert b'"a"' in await reading, "another replica has listed it as that of the first group"
+    finally:
+        await proxy.close()

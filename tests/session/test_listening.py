@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dynamic_mcp.client import Client
 from dynamic_mcp.proxy import subscriptions
 from dynamic_mcp.proxy.proxy import Proxy
-from dynamic_mcp.proxy.request import ReplicaStatus, TaskSigner
+from tests.fake_parties import OtherReplicas
 from tests.fakes import FullUpstream, Json, Opener, config_of, group_config, settled
 from tests.modern_client import PREFIX, ModernClient, modern_client_of
 
@@ -15,23 +14,6 @@ ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 UPDATED = "notifications/resources/updated"
 NEW_TOOL = {"name": "new", "inputSchema": {"type": "object"}}
 TOOLS_CHANGED = "notifications/tools/list_changed"
-
-
-class OtherReplicas:
-    """Replicas that leave the ids of tasks as they are."""
-
-    @property
-    def task_ids(self) -> TaskSigner:
-        return self
-
-    def describe(self) -> ReplicaStatus:
-        raise NotImplementedError
-
-    def sign(self, id: str, client: Client) -> str:
-        return id
-
-    def open(self, id: str, client: Client) -> str | None:
-        return id
 
 
 def listen(client: ModernClient, **wanted: Json) -> int:

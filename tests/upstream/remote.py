@@ -53,7 +53,9 @@ class WaitingEar(Ear):
         self._frame_arrival = asyncio.Event()
         self._loss = asyncio.Event()
 
-    def receive_notification(self, frame: Frame, callers: Sequence[Caller] | None) -> None:
+    def receive_notification(
+        self, frame: Frame, callers: Sequence[Caller] | None, *, may_be_late: bool = False
+    ) -> None:
         super().receive_notification(frame, callers)
         self._frame_arrival.set()
 

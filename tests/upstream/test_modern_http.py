@@ -123,7 +123,7 @@ async def test_progress_and_log_messages_belong_to_the_call_in_whose_stream_they
             super().__init__()
             self.heard: list[object] = []
 
-        def receive_notification(self, frame: wire.Frame, callers: object) -> None:
+        def receive_notification(self, frame: wire.Frame, callers: object, *, may_be_late: bool = False) -> None:
             if frame.method == "notifications/message":
                 self.heard.append(callers)
 

@@ -58,7 +58,7 @@ class SharedTokenStore:
             entries = await self._store.list_entries(TOKENS)
         except StoreUnavailable as exc:
             raise _failure(exc, "could not read the tokens") from exc
-        return _list_valid(each for each in map(_decode, entries) if each is not None)
+        return _list_valid(each for each in map(decode_token, entries) if each is not None)
 
     async def create(
         self, subject: str, roles: tuple[str, ...], *, lifetime_s: float | None, now: float
@@ -79,7 +79,7 @@ class SharedTokenStore:
         token = find_token(await self.load(), id)
         value = wire.encode(SharedToken(token, is_revoked=True))
         try:
-            await self._store.put(TOKENS, token.hash, value, _left_s(token, now))
+            await self._store.put(TOKENS, token.hash, value, left_s(token, now))
         except StoreUnavailable as exc:
             raise _failure(exc, "could not revoke the token") from exc
         return token
@@ -122,7 +122,7 @@ class SharedTokens:
 
     def _read(self) -> None:
         if not self._refill.is_running:
-            found = [each for each in map(_decode, self._mirror.entries) if each is not None]
+            found = [each for each in map(decode_token, self._mirror.entries) if each is not None]
             revoked = {**self._revoked, **{each.token.hash: each for each in found if each.is_revoked}}
             now = self._now()
             self._revoked = {key: each for key, each in revoked.items() if not each.token.has_expired(now)}
@@ -131,14 +131,14 @@ class SharedTokens:
 
     async def _fill(self) -> None:
         """Write what the store lacks, first what was revoked. Raises StoreUnavailable."""
-        there = {each.name: _decode(each) for each in await self._store.list_entries(TOKENS)}
+        there = {each.name: decode_token(each) for each in await self._store.list_entries(TOKENS)}
         for each in self._known:
             found = there.get(each.token.hash)
             is_there = found is not None and (found.is_revoked or not each.is_revoked)
             if is_there or each.token.has_expired(self._now()):
                 continue
             try:
-                await self._write(each, _left_s(each.token, self._now()))
+                await self._write(each, left_s(each.token, self._now()))
             except StoreUnavailable as exc:
                 if exc.failure is not StoreFailure.FULL or found is not None:
                     raise
@@ -187,12 +187,13 @@ def _list_valid(known: Iterable[SharedToken]) -> tuple[StoredToken, ...]:
     return tuple(sorted(valid, key=lambda token: (token.created_at, token.hash)))
 
 
-def _decode(entry: StoredEntry) -> SharedToken | None:
+def decode_token(entry: StoredEntry) -> SharedToken | None:
+    """Return the token of an entry; None if it is of another version."""
     shared = entry.read(SharedToken)
     return shared if shared is not None and shared.token.hash == entry.name else None
 
 
-def _left_s(token: StoredToken, now: float) -> float:
+def left_s(token: StoredToken, now: float) -> float:
     """Return for how long an entry is kept: at least a second, also where a token has just expired."""
     ends_at = token.created_at + LONGEST_S if token.expires_at is None else token.expires_at
     return min(max(ends_at - now, 1.0), LONGEST_S)

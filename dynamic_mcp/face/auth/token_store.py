@@ -102,6 +102,17 @@ class TokenStore:
             self._save(tuple(each for each in tokens if each is not revoked))
         return revoked
 
+    def replace(self, token_hash: str, token: StoredToken | None) -> bool:
+        """Add, replace or remove a token of another place; return whether anything has changed."""
+        with self._locked():
+            tokens = self.load()
+            others = tuple(each for each in tokens if each.hash != token_hash)
+            changed = others if token is None else (*others, token)
+            if {*changed} == {*tokens}:
+                return False
+            self._save(changed)
+        return True
+
     def _save(self, tokens: tuple[StoredToken, ...]) -> None:
         self._store.save(_Content(self._config.encode("utf-8", "replace").decode(), tokens))
 

@@ -55,6 +55,8 @@ from dynamic_mcp.system.task_set import TaskSet
 
 if TYPE_CHECKING:  # loaded with a public URL
     from dynamic_mcp.face.http.server_card import ServerCards
+    from dynamic_mcp.face.http.session_moves import SessionMoves
+    from dynamic_mcp.system.shared_store import SharedStore
 
 log = logging.getLogger(__name__)
 
@@ -100,6 +102,10 @@ def _not_found() -> Response:
     return refusal(404, "not found")
 
 
+def _session_not_found() -> Response:
+    return refusal(404, "session not found; start a new one with `initialize`")
+
+
 class HttpFace:
     """Serves a proxy over HTTP. `tick` must be called about once a second."""
 
@@ -115,6 +121,8 @@ class HttpFace:
         self.is_draining = False
         self.cluster: ReplicaSet | None = None
         """The other replicas; None without any."""
+        self.moves: SessionMoves | None = None
+        """The sessions that others may go on with; None where replicas share nothing."""
         self._proxy = proxy
         self._options = options
         self._authenticator = authenticator or LocalAuthenticator()
@@ -129,6 +137,7 @@ class HttpFace:
         self._pages = TaskSet(log)
         self._budget = ReplayBudget()
         self._denials = DenialReporter(proxy.note, self._now)
+        self._process = secrets.token_hex(8)
         dispatcher = ModernDispatcher(proxy, now=self._now) if dispatcher is None else dispatcher
         self._modern = ModernRequests(dispatcher, proxy, options, self._now, self.lacks_scope)
 
@@ -204,7 +213,7 @@ class HttpFace:
             return self._record_refusal(head, outcome)
         arrival = Arrival(head, exchange, route, outcome, forwarding or self._forwarding)
         if checked is None:
-            return self._serve(arrival)
+            return self.serve(arrival)
         if not self._is_accessible(head, route, outcome):
             return _not_found()
         return self._begin_post(arrival, checked)
@@ -220,25 +229,36 @@ class HttpFace:
         checked = head.notes.checked if head.notes is not None else None
         if isinstance(checked, _Checked) and checked.guard is self._guard:
             return self._go_on(request.authentication, head, exchange, checked.route, checked, _DIRECT)
-        route = self._paths.find(head.target.partition(b"?")[0], head.root_path)
-        if route is None:
-            return _not_found()
-        return self._go_on(request.authentication, head, exchange, route, None, _DIRECT)
+        path = head.target.partition(b"?")[0]
+        route = self._paths.find(path, head.root_path)
+        if route is not None:
+            return self._go_on(request.authentication, head, exchange, route, None, _DIRECT)
+        page = self._find_page(head, path)
+        return _not_found() if page is None else self._receive_page(head, exchange, page)
 
     def _begin_page(self, head: RequestHead, exchange: Exchange, path: bytes) -> BodyReceiver | Response:
-        page = self._find_page(head.method, path) or self._find_page(head.method, head.root_path.encode() + path)
-        is_for_any_origin = isinstance(page, OpenPage)
-        refused = self._guard.check_host(head) if is_for_any_origin else self._guard.check(head, may_navigate=True)
+        page = self._find_page(head, path)
+        is_open = isinstance(page, OpenPage)
+        refused = self._guard.check_host(head) if is_open else self._guard.check(head, may_navigate=True)
         if refused is not None:
             return self._record_refusal(head, refused)
         if page is None:
             return _not_found()
-        cors = () if is_for_any_origin else self._guard.cors_headers(head.headers)
-        return PageReceiver(head, exchange, page, cors, self._pages, partial(self._record_refusal, head))
+        receiver = self._receive_page(head, exchange, page)
+        return receiver if self.cluster is None else self.cluster.watch_page(head, exchange, receiver)
 
-    def _find_page(self, method: str, path: bytes) -> Page | None:
+    def _find_page(self, head: RequestHead, path: bytes) -> Page | None:
+        return self._find_page_at(head.method, path) or self._find_page_at(
+            head.method, head.root_path.encode() + path
+        )
+
+    def _find_page_at(self, method: str, path: bytes) -> Page | None:
         card = None if self._cards is None else self._cards.find_page(method, path)
         return card or self._authenticator.find_page(method, path)
+
+    def _receive_page(self, head: RequestHead, exchange: Exchange, page: Page) -> BodyReceiver:
+        cors = () if isinstance(page, OpenPage) else self._guard.cors_headers(head.headers)
+        return PageReceiver(head, exchange, page, cors, self._pages, partial(self._record_refusal, head))
 
     def _record_refusal(self, head: RequestHead, response: Response) -> Response:
         if isinstance(response, AuthRejection) and self._proxy.observers is not None:
@@ -252,7 +272,7 @@ class HttpFace:
             load = status.Load(len(self._sessions), modern.clients, modern.in_flight)
         return status.ready(self._proxy, load, is_draining=self.is_draining)
 
-    def _serve(self, arrival: Arrival) -> BodyReceiver | Response:
+    def serve(self, arrival: Arrival) -> BodyReceiver | Response:
         head, route = arrival.head, arrival.route
         if not self._is_accessible(head, route, arrival.authentication):
             return _not_found()
@@ -351,17 +371,28 @@ class HttpFace:
         if id is None:
             return refusal(400, "missing header `Mcp-Session-Id`; start a session with `initialize`")
         session = self._sessions.get(id)
-        if session is None and (forwarded := self._forward(arrival, id)) is not None:
-            return forwarded
-        if session is None or session.is_old or not session.belongs_to(arrival):
-            return refusal(404, "session not found; start a new one with `initialize`")
+        if session is None:
+            return self._find_elsewhere(arrival, id) or _session_not_found()
+        if session.is_old or not session.belongs_to(arrival):
+            return _session_not_found()
+        handed_over = self.moves.hand_over(session, arrival) if self.is_draining and self.moves is not None else None
+        if handed_over is not None:
+            return handed_over
         return session if is_legacy(head) else refuse_version(head.headers[VERSION])
+
+    def _find_elsewhere(self, arrival: Arrival, id: bytes) -> BodyReceiver | None:
+        """Return what takes a request of a session that this replica does not have, but another one may."""
+        moves = self.moves
+        if moves is not None and (moved := moves.find_moved(arrival, id)) is not None:
+            return moved
+        forwarded = self._forward(arrival, id)
+        return forwarded if forwarded is not None or moves is None else moves.recover_later(arrival, id)
 
     def _forward(self, arrival: Arrival, id: bytes, *, is_old: bool = False) -> BodyReceiver | None:
         """Return what passes a request on to the replica that has its session, unless a replica has passed it on."""
         if self.cluster is None or isinstance(arrival.authentication, PeerAuthentication):
             return None
-        return self.cluster.forward(arrival, id, self._guard.cors_headers(arrival.head.headers), is_old=is_old)
+        return self.cluster.forward(arrival, id, self.cors_of(arrival), is_old=is_old)
 
     # --- the transport of 2024-11-05 -------------------------------------------------------------------
 
@@ -424,14 +455,19 @@ class HttpFace:
     def _open_session(self, arrival: Arrival, *, is_old: bool = False) -> HttpSession | Response:
         if self.is_draining:
             return refusal(503, "the server is shutting down", RETRY_AFTER)
-        refused = self._make_room(arrival.authentication)
+        refused = self.make_room(arrival.authentication)
         if refused is not None:
             return refused
+        cluster = self.cluster
+        id = secrets.token_urlsafe(24) if cluster is None else cluster.make_session_id(arrival, is_old=is_old)
+        session = self.add_session(id, arrival, is_old=is_old)
+        log.debug("started a session over HTTP for %s", arrival.address or "a Unix socket")
+        return session
+
+    def add_session(self, id: str, arrival: Arrival, *, is_old: bool = False, moves: int = 0) -> HttpSession:
         transport: Transport = "sse" if is_old else "http"
         route = arrival.route
         origin = ClientOrigin(arrival.authentication, transport, only=route.only, profile=route.profile)
-        cluster = self.cluster
-        id = secrets.token_urlsafe(24) if cluster is None else cluster.make_session_id(arrival, is_old=is_old)
         session = HttpSession(
             id,
             self._proxy,
@@ -441,13 +477,14 @@ class HttpFace:
             now=self._now,
             budget=self._budget,
             is_old=is_old,
+            is_movable=self.moves is not None,
+            moves=moves,
         )
         self._sessions[id.encode()] = session
         self._shares.add(session)
-        log.debug("started a session over HTTP for %s", arrival.address or "a Unix socket")
         return session
 
-    def _make_room(self, authentication: Authentication) -> Response | None:
+    def make_room(self, authentication: Authentication) -> Response | None:
         """End a session if there is no room for another one; return a refusal if that is not possible."""
         most, sessions, shares = self._options.max_sessions, self._sessions.values(), self._shares
         is_used_up = shares.is_used_up(authentication, most)
@@ -472,8 +509,47 @@ class HttpFace:
 
     def end(self, session: HttpSession) -> None:
         if self._sessions.pop(session.id.encode(), None) is not None:
+            if self.moves is not None:
+                self.moves.forget(session)
             self._shares.remove(session)
             session.close()
+
+    # --- sessions that replicas go on with -------------------------------------------------------------
+
+    def share(self, store: SharedStore | None) -> None:
+        """Let other replicas go on with sessions of this one by what this store has of them."""
+        if self.moves is not None and self.moves.store is store:
+            return
+        if self.moves is not None:
+            self.moves.end()
+        self.moves = None
+        if store is not None and self.cluster is not None:
+            from dynamic_mcp.face.http.session_moves import SessionMoves
+
+            kept_for_s = 1.5 * self._options.session_timeout_s
+            self.moves = SessionMoves(
+                self, self._proxy, self.cluster, store, process=self._process, kept_for_s=kept_for_s
+            )
+            for session in self._sessions.values():
+                self.moves.record(session)
+
+    def record(self, session: HttpSession) -> None:
+        if self.moves is not None:
+            self.moves.record(session)
+
+    def find_session(self, id: bytes) -> HttpSession | None:
+        return self._sessions.get(id)
+
+    @property
+    def max_body_bytes(self) -> int:
+        return self._options.max_body_bytes
+
+    def cors_of(self, arrival: Arrival) -> Headers:
+        return self._guard.cors_headers(arrival.head.headers)
+
+    async def recover(self, arrival: Arrival) -> BodyReceiver | Response | None:
+        """Return what takes a request of a session whose replica has ended, or the refusal; None if it is lost."""
+        return None if self.moves is None or self.is_draining else await self.moves.recover(arrival)
 
     # --- time, and the end -----------------------------------------------------------------------------
 
@@ -485,6 +561,7 @@ class HttpFace:
         if self.cluster is not None:
             self.cluster.tick(is_valid)
         self._denials.tick()
+        moves = self.moves
         for session in [*self._sessions.values()]:
             session.end_expired(is_valid)
             for request in [*session.in_flight]:
@@ -495,6 +572,8 @@ class HttpFace:
                 else:
                     stream.keep_alive(now)
             session.forget_older(now - KEEP_FOR_S)
+            if moves is not None:
+                moves.renew(session)
             if now - session.used_at > self._options.session_timeout_s and session.is_idle:
                 self.end(session)
 
@@ -507,6 +586,8 @@ class HttpFace:
         Then all streams end, and their clients reconnect.
         """
         self.is_draining = True
+        if self.moves is not None:
+            await self.moves.leave()
         sessions = (each.session.drain(within_s) for each in [*self._sessions.values()])
         forwarded = () if self.cluster is None else (self.cluster.drain(within_s),)
         await asyncio.gather(self._modern.drain(within_s), *sessions, *forwarded)
@@ -518,6 +599,9 @@ class HttpFace:
         """End every session and every request at once."""
         self._modern.close()
         self._denials.close()
+        if self.moves is not None:
+            self.moves.end()
+            self.moves = None
         self._pages.cancel_all()
         for session in [*self._sessions.values()]:
             self.end(session)

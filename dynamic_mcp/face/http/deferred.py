@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
+from dynamic_mcp.face.http.arrival import Arrival
 from dynamic_mcp.face.http.authenticator import Outcome, Page, PageRequest
+from dynamic_mcp.face.http.body_budget import BodyBudget, BodyHold
 from dynamic_mcp.face.http.exchange import BodyReceiver, Exchange, RequestHead, Response
-from dynamic_mcp.face.http.responses import Headers, refusal, too_long, with_headers
+from dynamic_mcp.face.http.responses import RETRY_AFTER, Headers, refusal, too_long, with_headers
 from dynamic_mcp.identity import Authentication
 from dynamic_mcp.system.task_set import TaskSet
 
@@ -70,6 +72,65 @@ class DeferredRequest:
             receiver.refuse_body()
         else:
             receiver.receive_body(self._body)
+
+
+class RecoveredRequest:
+    """Keeps the body while `recover` looks for its session; then what that returns takes it."""
+
+    needs_client = False
+
+    def __init__(
+        self,
+        arrival: Arrival,
+        recover: Callable[[Arrival], Awaitable[BodyReceiver | Response | None]],
+        tasks: TaskSet,
+        bodies: BodyBudget,
+        *,
+        cors: Headers,
+        max_body_bytes: int,
+    ) -> None:
+        self.max_body_bytes = max_body_bytes
+        self.sender = arrival.authentication
+        self._arrival = arrival
+        self._recover = recover
+        self._tasks = tasks
+        self._cors = cors
+        self._hold = BodyHold(bodies, self)
+        self._receiver: BodyReceiver | None = None
+        self._is_connected = True
+
+    def receive_body(self, body: bytes) -> None:
+        if self._hold.grow(len(body)):
+            self._tasks.create(self._continue(body), name="request of a session that is elsewhere")
+        else:
+            self._respond(refusal(503, "too much waits for its session", RETRY_AFTER))
+
+    def refuse_body(self) -> None:
+        self._respond(too_long(self.max_body_bytes))
+
+    def disconnected(self) -> None:
+        self._is_connected = False
+        if self._receiver is not None:
+            self._receiver.disconnected()
+
+    async def _continue(self, body: bytes) -> None:
+        try:
+            found = await self._recover(self._arrival)
+        finally:
+            self._hold.release()
+        if not self._is_connected:
+            return
+        if found is None or isinstance(found, Response):
+            self._respond(found or refusal(404, "session not found; start a new one with `initialize`"))
+            return
+        self._receiver = found
+        if len(body) > found.max_body_bytes:
+            found.refuse_body()
+        else:
+            found.receive_body(body)
+
+    def _respond(self, response: Response) -> None:
+        self._arrival.exchange.respond(with_headers(response, self._cors))
 
 
 class PageReceiver:

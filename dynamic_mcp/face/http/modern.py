@@ -12,6 +12,7 @@ from msgspec import Raw
 
 from dynamic_mcp.errors import HEADER_MISMATCH, INTERNAL_ERROR, UNSUPPORTED_VERSION
 from dynamic_mcp.face.http.arrival import Arrival
+from dynamic_mcp.face.http.cluster import PeerAuthentication
 from dynamic_mcp.face.http.exchange import BodyReceiver, RequestHead, Response
 from dynamic_mcp.face.http.header_checks import VERSION, ToolParameters, find_mismatch
 from dynamic_mcp.face.http.messages import parse_message
@@ -91,6 +92,7 @@ class ModernRequests:
         self._tools = tools
         self._in_flight: set[ModernPost] = set()
         self._last_origin: ClientOrigin | None = None
+        self._last_sender: Authentication | None = None
         self.configure(options)
 
     def __repr__(self) -> str:
@@ -157,15 +159,20 @@ class ModernRequests:
         return self._dispatcher.begin(frame, post, self._origin_of(post.arrival), post.members)
 
     def _origin_of(self, arrival: Arrival) -> ClientOrigin:
-        """Return the origin of a request; the same object as for the last request if it is equal."""
+        """Return the origin of a request; the same object as for the last request if it is equal.
+
+        It is the same whether or not another replica has passed the request on.
+        """
         origin, authentication, route = self._last_origin, arrival.authentication, arrival.route
         if (
             origin is None
-            or origin.authentication is not authentication
+            or self._last_sender is not authentication
             or origin.only != route.only
             or origin.profile != route.profile
         ):
-            origin = self._last_origin = ClientOrigin(authentication, "http", route.only, profile=route.profile)
+            self._last_sender = authentication
+            sender = authentication.of_client if isinstance(authentication, PeerAuthentication) else authentication
+            origin = self._last_origin = ClientOrigin(sender, "http", route.only, profile=route.profile)
         return origin
 
     def end(self, post: ModernPost) -> None:

@@ -18,6 +18,9 @@ from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.session.answers import disconnected
 from dynamic_mcp.session.legacy import Session
 
+# What another replica has to know to go on with a session.
+_RECORDED = frozenset(("initialize", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"))
+
 
 class Sessions(Protocol):
     """The sessions of the HTTP face."""
@@ -30,6 +33,10 @@ class Sessions(Protocol):
 
     def end(self, session: HttpSession) -> None: ...
 
+    def record(self, session: HttpSession) -> None:
+        """Called when a client has begun a session, or has said what it wants to hear of in it."""
+        ...
+
 
 class Post(Arrived):
     """Takes the body of a POST, and is the channel of the request in it. `session` is None for the first message."""
@@ -39,7 +46,7 @@ class Post(Arrived):
     log_level = ""  # set for the whole session
     is_parked = False
 
-    __slots__ = ("_answer", "_sessions", "max_body_bytes", "session")
+    __slots__ = ("_answer", "_is_recorded", "_sessions", "max_body_bytes", "session")
 
     def __init__(
         self,
@@ -54,6 +61,7 @@ class Post(Arrived):
         self.session = session
         self.max_body_bytes = max_body_bytes
         self._sessions = sessions
+        self._is_recorded = False
         self._answer = PostAnswer(arrival, cors, sessions.lacks_scope)
 
     # --- Receiver --------------------------------------------------------------------------------------
@@ -74,6 +82,7 @@ class Post(Arrived):
             self._answer.respond(refusal(400, "the header `Mcp-Method` does not match the body"))
             return
         is_request = bool(frame.method) and len(frame.id) > 0
+        self._is_recorded = frame.method in _RECORDED
         session = self._begin(is_initialize=is_request and frame.method == "initialize", requests=int(is_request))
         if session is not None:
             session.session.receive_frame(frame, self.reply, self)
@@ -136,6 +145,8 @@ class Post(Arrived):
             answer.respond(ACCEPTED)
         if is_first and not (has_begun and state is not GONE):  # no client knows its id
             self._sessions.end(session)
+        elif self._is_recorded:
+            self._sessions.record(session)
 
     def check(self, now: float) -> None:
         self._answer.check(now)
@@ -157,6 +168,12 @@ class Post(Arrived):
     @property
     def recipient(self) -> Session:
         return self.client
+
+    @property
+    def stream(self) -> Post | Session:
+        """The stream of the answer, if the client has also opened one for what no request has caused."""
+        assert self.session is not None
+        return self if self.session.has_listened else self.client
 
     def notify(self, frame: Frame) -> None:
         """Send a notification over the stream that answers the request."""

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import TypedDict
+from typing import Protocol, TypedDict
 
 from dynamic_mcp.config.addresses import Address, TcpAddress, UnixAddress
 from dynamic_mcp.face.http.connection import HttpConnection
@@ -37,6 +37,14 @@ _CONNECT_WITHIN_S = 1.0
 _ABORT_WITHIN_S = 1.0
 
 
+class SocketSource(Protocol):
+    """Sockets that listen already."""
+
+    def take(self, address: Address) -> list[socket.socket]:
+        """Return the sockets that listen at an address; they are the caller's from now on."""
+        ...
+
+
 class HttpServer:
     """Serves one handler on any number of addresses. Processes that share a port get connections by turns.
 
@@ -48,10 +56,12 @@ class HttpServer:
         handler: Handler,
         *,
         shares_port: bool = False,
+        passed: SocketSource | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._shares_port = shares_port
+        self._passed = passed
         self._connections = Connections(handler, clock=clock, wall_clock=wall_clock)
         self._servers: list[asyncio.Server] = []
         self._tls: dict[asyncio.Server, ssl.SSLContext | None] = {}
@@ -74,14 +84,16 @@ class HttpServer:
         platform: str = sys.platform,
     ) -> tuple[TcpAddress, ...]:
         """Listen; return the addresses with the chosen ports, none for a Unix socket. Raises OSError."""
-        if isinstance(address, UnixAddress):
+        loop = asyncio.get_running_loop()
+        sockets = [] if self._passed is None else self._passed.take(address)
+        if isinstance(address, UnixAddress) and not sockets:
             await self._open_unix(address.path, tls, unix_mode)
             return ()
-        loop = asyncio.get_running_loop()
-        sockets = await loop.run_in_executor(
-            None, partial(_bind_tcp, address, platform, shares_port=self._shares_port)
-        )  # it resolves a name
-        addresses = tuple(TcpAddress(*each.getsockname()[:2]) for each in sockets)
+        if isinstance(address, TcpAddress) and not sockets:
+            bind = partial(_bind_tcp, address, platform, shares_port=self._shares_port)
+            sockets = await loop.run_in_executor(None, bind)  # it resolves a name
+        is_tcp = isinstance(address, TcpAddress)
+        addresses = tuple(TcpAddress(*each.getsockname()[:2]) for each in sockets) if is_tcp else ()
         try:
             while sockets:
                 self._add(await loop.create_server(self._accept, sock=sockets[-1], **_options(tls)), tls)
@@ -136,10 +148,11 @@ class HttpServer:
         except TimeoutError:
             await self.abort()
 
-    async def stop_accepting(self) -> None:
-        """Stop listening, and serve all who have connected until then.
+    async def stop_accepting(self, *, leaves_waiting: bool = False) -> None:
+        """Stop listening, and serve all who have connected until then, or leave those to the next process.
 
-        asyncio loses what it has just accepted if it closes at once, and the system resets what was not accepted.
+        asyncio loses what it has just accepted if it closes at once, and the system resets what was not accepted if
+        nobody else has the socket.
         """
         loop = asyncio.get_running_loop()
         servers = [*self._servers]
@@ -153,7 +166,9 @@ class HttpServer:
             await asyncio.sleep(0)
         connecting = []
         for server in servers:
-            waiting = [each for listening in server.sockets for each in _accept_all(listening)]
+            waiting: list[socket.socket] = []
+            if not leaves_waiting:
+                waiting = [each for listening in server.sockets for each in _accept_all(listening)]
             server.close()
             connecting += [loop.create_task(self._connect(each, self._tls[server])) for each in waiting]
         if connecting:

@@ -30,6 +30,14 @@ _MAX_WAITING_UNHEARD_BYTES = 16 << 10
 
 ENDED = refusal(404, "the session has ended; start a new one with `initialize`")
 
+# Numbers of streams, of which each replica that goes on with a session has its own; those for messages without a
+# request are even, so that another replica knows them.
+_STREAMS_OF_REPLICA = 1_000_000
+
+
+def _is_standalone(number: int) -> bool:
+    return number % 2 == 0
+
 
 class InFlight(Protocol):
     """A request in flight, or a batch of them, and its answer."""
@@ -44,19 +52,22 @@ class InFlight(Protocol):
 
 
 class HttpSession:
-    """One session over HTTP."""
+    """One session over HTTP; `has_listened` once its client has opened a stream by GET."""
 
     __slots__ = (
         "_budget",
-        "_has_listened",
+        "_first_stream",
         "_last_stream",
         "_standalone",
         "_store",
         "_waiting",
         "_waiting_bytes",
+        "has_listened",
         "id",
         "in_flight",
+        "is_movable",
         "is_old",
+        "moves",
         "now",
         "route",
         "session",
@@ -75,6 +86,8 @@ class HttpSession:
         now: Callable[[], float],
         budget: ReplayBudget,
         is_old: bool = False,
+        is_movable: bool = False,
+        moves: int = 0,
     ) -> None:
         self.id = id
         self.route = route
@@ -83,12 +96,15 @@ class HttpSession:
         self.used_at = now()
         self.in_flight: set[InFlight] = set()
         self.streams: dict[int, SessionStream] = {}  # unfinished streams
-        self.session = Session(ClientConnection(self.send, self._is_congested, origin, address), server)
+        connection = ClientConnection(self.send, self._is_congested, origin, address, shared_id=id)
+        self.session = Session(connection, server)
         self._budget = budget
         self._store: ReplayStore | None = None
-        self._last_stream = 0
+        self.is_movable = is_movable  # another replica may go on with it, as has happened so often
+        self.moves = moves
+        self._first_stream = self._last_stream = moves * _STREAMS_OF_REPLICA
         self._standalone: SessionStream | None = None
-        self._has_listened = False
+        self.has_listened = False
         self._waiting: deque[bytes] | None = None
         self._waiting_bytes = 0
 
@@ -123,9 +139,13 @@ class HttpSession:
         """The header that names the session in the answer to its first request."""
         return ((b"mcp-session-id", self.id.encode()),)
 
-    def open_stream(self, arrival: Arrival, cors: Headers, line: bytes = b"") -> SessionStream:
+    def open_stream(
+        self, arrival: Arrival, cors: Headers, line: bytes = b"", *, is_standalone: bool = False
+    ) -> SessionStream:
         """Answer with a new stream, which starts with this message if there is one."""
         self._last_stream += 1
+        if self.is_movable and _is_standalone(self._last_stream) != is_standalone:
+            self._last_stream += 1
         stream = self.streams[self._last_stream] = SessionStream(self, self._last_stream)
         stream.connect(arrival, cors if b"mcp-session-id" in arrival.head.headers else self.id_header + cors)
         if line:
@@ -136,7 +156,7 @@ class HttpSession:
         """Open the stream for messages that no request has caused; an older one is finished."""
         if self._standalone is not None:
             self.finish_stream(self._standalone)
-        self._standalone = self.open_stream(arrival, headers)
+        self._standalone = self.open_stream(arrival, headers, is_standalone=True)
         self._listen()
         return self._standalone
 
@@ -152,6 +172,8 @@ class HttpSession:
             missed: list[bytes] | None = []
         else:
             missed = self._store.after(number, last) if self._store is not None else None
+        if missed is None and 0 < number <= self._first_stream and _is_standalone(number):
+            return self.listen(arrival, headers)  # what was sent by the replica before is lost
         if missed is None or (stream is not None and last > stream.last_number):
             return None
         if stream is None:  # it was finished meanwhile: send the rest
@@ -181,7 +203,7 @@ class HttpSession:
                 stream.expire()
 
     def _listen(self) -> None:
-        self._has_listened = True
+        self.has_listened = True
         waiting, self._waiting, self._waiting_bytes = self._waiting, None, 0
         for line in waiting or ():
             self.send(line)
@@ -211,7 +233,7 @@ class HttpSession:
         stream = self._standalone
         if stream is not None and stream.is_connected:
             return stream.buffered_bytes() > limits.FLOOD_BYTES
-        return self._waiting_bytes > (limits.FLOOD_BYTES if self._has_listened else _MAX_WAITING_UNHEARD_BYTES)
+        return self._waiting_bytes > (limits.FLOOD_BYTES if self.has_listened else _MAX_WAITING_UNHEARD_BYTES)
 
     # --- Owner -----------------------------------------------------------------------------------------
 

@@ -52,7 +52,7 @@ _PLAN_TITLES = {**_TITLES, "once": "Allow for this run"}
 _MOST_SCRIPT_BYTES, _MOST_SCRIPT_LINES = 4096, 100
 _CLASSES = {"read": "only reads", "write": "may change something"}
 
-Decide = Callable[[Verdict, Client | None], None]
+Decide = Callable[[Verdict, Client | None], object]
 
 
 class ElicitationForms:

@@ -35,8 +35,10 @@ from dynamic_mcp.features.approvals.questions import (
     DENIALS_WITHIN_S,
     MAX_DENIALS,
     ApprovalGrant,
+    ApprovalKey,
     ApprovalQuestion,
     Approvals,
+    GrantSharing,
     Verdict,
     for_any_arguments,
     use_grant,
@@ -62,10 +64,15 @@ from dynamic_mcp.proxy.request import (
     UpstreamRequest,
 )
 from dynamic_mcp.system.clock import Clock, LoopClock
+from dynamic_mcp.system.shared_store import StoreUnavailable
 from dynamic_mcp.system.task_set import TaskSet
 
 log = logging.getLogger(__name__)
 
+MakeGrantSharing = Callable[
+    [object, Callable[[], object], Callable[[Callable[[ApprovalKey], bool]], object]], GrantSharing
+]
+"""Makes it of all that decides who is asked, and of what is called when others have granted, or ask about, a call."""
 FindRight = Callable[[UpstreamRequest, Decision], Right | None]
 
 _REMOVED = "it was decided elsewhere"
@@ -101,27 +108,38 @@ class HumanApproval:
             self._queue = Queue(open_server(self._receive), notify=self._notify_user, config=str(config.file))
         self._forms = ElicitationForms(self._clock)
         self._plans: weakref.WeakSet[CallPlan] = weakref.WeakSet()
+        self._shared: GrantSharing | None = None
         self._subjects: dict[str, Subject] = {}
         self._expiries: dict[str, asyncio.Task[None]] = {}
         self._tasks = TaskSet(log)
+        self._moves = TaskSet(log)  # of grants to other replicas and from there
 
     def __repr__(self) -> str:
         return f"<HumanApproval {len(self._approvals)} pending>"
 
     def apply(self, config: Config) -> None:
         """Use this config from now on; if the rules have changed, open questions and approvals are dropped."""
-        has_changed = _rules_of(config) != _rules_of(self._config)
+        has_changed = rules_of(config) != rules_of(self._config)
         self._config, self._settings = config, settings_of(config)
         self._approvals.valid_for_s = self._settings.valid_for_s
         if has_changed:
             self._close(self._approvals.drop("the config has changed"), "the config has changed")
             for plan in self._plans:
                 plan.grants.clear()
+            if self._shared is not None:
+                self._shared.set_rules(rules_of(config))
 
-    def share(self, make: Callable[[ApprovalServer], CallSharing] | None) -> None:
-        """Have calls decided at any replica from now on, or at this one alone; see `Queue.share`."""
+    def share(
+        self, make_calls: Callable[[ApprovalServer], CallSharing] | None, make_grants: MakeGrantSharing | None
+    ) -> None:
+        """Have calls decided, and grants used, at any replica from now on, or at this one alone."""
         if self._queue is not None:
-            self._queue.share(make)
+            self._queue.share(make_calls)
+        old, self._shared = self._shared, None
+        if make_grants is not None:
+            self._shared = make_grants(rules_of(self._config), self._use_new_grants, self._withdraw)
+        if old is not None:
+            self._tasks.create(old.close(), name="end of shared grants")
 
     def release(self, client: Client) -> None:
         """Forget the approvals for the session of a disconnected client."""
@@ -132,6 +150,9 @@ class HumanApproval:
         self._close(self._approvals.drop("dynamic-mcp has ended"), "dynamic-mcp has ended")
         self._tasks.cancel_all()
         await self._tasks.wait()
+        await self._moves.wait()
+        if self._shared is not None:
+            await self._shared.close()
         if self._queue is not None:
             await self._queue.close()
         if self._notices is not None:
@@ -148,7 +169,7 @@ class HumanApproval:
         since = self._clock.now()
         try:
             subject = await identify(call, decision.rule, right)
-            grant = self._find_grant(call, subject) or await self._ask(call, subject)
+            grant = await self._find_grant(call, subject) or await self._ask(call, subject)
         except (ApprovalDenied, ApprovalNeeded) as exc:
             _observe_refusal(call, exc.reason)
             raise
@@ -162,7 +183,7 @@ class HumanApproval:
         answer = await next(call)
         if call.request.revision.is_stateless and envelope.result_type(answer.result) == envelope.INPUT_REQUIRED:
             state = digest_of_state(wire.member(answer.result, "requestState"))
-            self._approvals.allow_retry(subject.key, state, grant)
+            await self._share_grant(self._approvals.allow_retry(subject.key, state, grant), subject.group_name)
         if verdict.arguments is None:
             return answer
         return _with_note(answer, grant.id, call.group.present_arguments(subject.key.name, verdict.arguments))
@@ -185,7 +206,7 @@ class HumanApproval:
         except (ApprovalDenied, ApprovalNeeded):
             return  # nobody can be asked about the whole, but perhaps about single calls
         try:
-            grant = self._approvals.use(subject.key, request.client) or await self._ask(message, subject)
+            grant = await self._use(subject.key, request.client) or await self._ask(message, subject)
         except (ApprovalDenied, ApprovalNeeded) as exc:
             _observe_refusal(message, exc.reason)
             raise
@@ -205,18 +226,31 @@ class HumanApproval:
             return None
         catalog = call.group.group.catalog
         is_known = catalog is not None and call.tool in catalog.entries(ListKind.TOOLS)
-        is_answered = self._approvals.covers(subject.key, request.client) or self._approvals.paused_s(subject.key) > 0
+        key = subject.key
+        is_answered = self._covers(key, request.client) or self._approvals.paused_s(key) > 0
         return None if is_answered or not is_known else subject
 
-    def _find_grant(self, message: UpstreamRequest, subject: Subject) -> ApprovalGrant | None:
+    async def _find_grant(self, message: UpstreamRequest, subject: Subject) -> ApprovalGrant | None:
         """Return an earlier answer. Raises ApprovalDenied for the retry of a call that was not approved."""
         state, plan = state_digest(message.params or {}), message.request.plan
-        grant = self._approvals.use(structs.replace(subject.key, state=state), message.request.client)
+        key, client = structs.replace(subject.key, state=state), message.request.client
+        grant = self._approvals.use(key, client)
         if grant is None and state is None and plan is not None:
             grant = use_grant(plan.grants, for_any_arguments(subject.key, None))
+        if grant is None and self._shared is not None:
+            grant = await self._shared.use(key, client)
         if grant is None and state is not None:
             raise ApprovalDenied(subject.label, "it continues a call that was not approved; make that call again")
         return grant
+
+    def _covers(self, key: ApprovalKey, client: Client) -> bool:
+        is_shared = self._shared is not None and self._shared.covers(key, client)
+        return is_shared or self._approvals.covers(key, client)
+
+    async def _use(self, key: ApprovalKey, client: Client) -> ApprovalGrant | None:
+        """Return the grant for a request of a client, if this replica or another has one."""
+        grant = self._approvals.use(key, client)
+        return grant if grant is not None or self._shared is None else await self._shared.use(key, client)
 
     async def _ask(self, message: UpstreamRequest, subject: Subject) -> ApprovalGrant:
         """Ask a user and return the answer. Raises ApprovalDenied, ApprovalNeeded and ApprovalPending."""
@@ -237,7 +271,7 @@ class HumanApproval:
             if question.verdict is None and not question.has_waiting and not self._is_queued(question):
                 self._close([question], "the client has disconnected")
                 self._approvals.forget(question)
-        return self._outcome(pending)
+        return await self._outcome(pending)
 
     def _find_channels(self, message: UpstreamRequest, subject: Subject) -> tuple[Frame | None, list[Channel]]:
         """Return the form that the client can show, and the channels. Raises ApprovalNeeded and ApprovalDenied."""
@@ -267,7 +301,7 @@ class HumanApproval:
                 if await self._queue.put(question, pending.subject, offered, left_s, hold_s=pending.left_s):
                     await pending.until_decided()
 
-    def _outcome(self, pending: PendingApproval) -> ApprovalGrant:
+    async def _outcome(self, pending: PendingApproval) -> ApprovalGrant:
         question, subject, message = pending.question, pending.subject, pending.message
         verdict = question.verdict
         self._observe(message, subject, question.id, None, self._clock.now() - pending.since)
@@ -283,7 +317,7 @@ class HumanApproval:
             return ApprovalGrant(question.id, verdict, question.expires_at)
         if not subject.is_current(message):
             raise ApprovalDenied(subject.label, "it has changed since the user was asked")
-        grant = self._approvals.use(subject.key, message.request.client)
+        grant = await self._use(subject.key, message.request.client)
         if grant is None:
             raise ApprovalDenied(subject.label, "the approval was used by another call with the same arguments")
         return grant
@@ -306,21 +340,26 @@ class HumanApproval:
             self.counts.pending += 1
             self._expiries[question.id] = self._tasks.create(self._expire(question), name="expiry of an approval")
             self._emit("approval.requested", question.id, subject, client)
+            if self._shared is not None:
+                self._shared.announce(question.key)
 
     async def _expire(self, question: ApprovalQuestion) -> None:
         while question.verdict is None:
             await self._clock.sleep(max(question.expires_at - self._clock.now(), 0.001))
             self._close(self._approvals.expire(), "it has expired")
 
-    def _receive(self, decision: ApprovalDecision) -> None:
-        """Accept a decision from the queue. Raises DynamicMcpError if it does not count."""
+    def _receive(self, decision: ApprovalDecision) -> asyncio.Task[None] | None:
+        """Accept a decision from the queue; return what ends once other replicas know it, if they have to.
+
+        Raises DynamicMcpError if it does not count.
+        """
         question = self._approvals.find(decision.id)
         if question is None:
             raise NotFound("approval", decision.id)
         subject = self._subjects[question.id]
         if decision.verdict == "deny":
-            self._decide(question, Verdict("denied", by=decision.by, channel="queue", reason=decision.reason), None)
-            return
+            denied = Verdict("denied", by=decision.by, channel="queue", reason=decision.reason)
+            return self._decide(question, denied, None)
         client = subject.client()
         has_gone = client is None or client.is_closed
         if decision.scope not in subject.limit_scopes(self._offered) or (decision.scope == "session" and has_gone):
@@ -331,15 +370,70 @@ class HumanApproval:
         if edited is not None:
             subject.check_edit(edited)
         verdict = Verdict("allowed", scope=decision.scope, by=decision.by, channel="queue", arguments=edited)
-        self._decide(question, verdict, client)
+        return self._decide(question, verdict, client)
 
-    def _decide(self, question: ApprovalQuestion, verdict: Verdict, session: Client | None) -> None:
+    def _decide(
+        self, question: ApprovalQuestion, verdict: Verdict, session: Client | None
+    ) -> asyncio.Task[None] | None:
         subject = self._subjects[question.id]
-        self._approvals.decide(question, verdict, session)
+        kept = self._approvals.decide(question, verdict, session)
+        self._end(question, verdict, session)
+        if kept is None or self._shared is None:
+            return None
+        return self._moves.create(self._share_grant(kept, subject.group_name), name="a grant for all replicas")
+
+    def _end(self, question: ApprovalQuestion, verdict: Verdict, session: Client | None) -> None:
+        subject = self._subjects[question.id]
         self._close([question], _REMOVED)
         waited_s = self._clock.now() - question.asked_at
         more = {"outcome": verdict.outcome, "by": verdict.by, "channel": verdict.channel, "scope": verdict.scope}
         self._emit("approval.decided", question.id, subject, session, **more, waited_s=round(waited_s, 3))
+
+    # --- other replicas --------------------------------------------------------------------------------
+
+    async def _share_grant(self, key: ApprovalKey, group: str) -> None:
+        """Move a grant of this replica to where all have it. One for a single request is never at both places."""
+        grant = None if self._shared is None else self._approvals.take(key)
+        if self._shared is None or grant is None:
+            return
+        is_single = grant.uses == 1
+        if not is_single:
+            self._approvals.add(key, grant)  # until the copy of what all have has it
+        try:
+            is_kept = await self._shared.add(key, grant, group=group, left_s=grant.expires_at - self._clock.now())
+        except StoreUnavailable as exc:
+            log.warning("the approval %s holds at this replica alone: %s", grant.id, exc)
+            is_kept = exc.may_have_run and is_single
+        if is_single and not is_kept:
+            self._approvals.add(key, grant)
+        elif not is_single and is_kept:
+            self._approvals.take(key)
+
+    def _use_new_grants(self) -> None:
+        """Called when users may have allowed, or denied, at another replica what waits here."""
+        for question in self._approvals.list_open(is_waiting=True):
+            client = self._subjects[question.id].client()
+            if client is not None and self._shared is not None and self._shared.has(question.key, client):
+                self._moves.create(self._use_new_grant(question, client), name="a grant of another replica")
+
+    def _withdraw(self, is_asked: Callable[[ApprovalKey], bool]) -> None:
+        """Called when another replica asks about a call, to which its client has turned with it."""
+        for question in self._approvals.list_open(is_waiting=False):
+            if is_asked(question.key):
+                self._approvals.forget(question)
+                self._close([question], "another replica asks about it now")
+
+    async def _use_new_grant(self, question: ApprovalQuestion, client: Client) -> None:
+        subject = self._subjects[question.id]
+        grant = None if self._shared is None else await self._shared.use(question.key, client)
+        if grant is None:
+            return
+        if question.verdict is None and question.has_waiting:
+            self._approvals.settle(question, grant)
+            self._end(question, grant.verdict, client)
+        elif grant.uses == 1:  # it waits for the next request
+            self._approvals.keep(question.key, grant)
+            await self._share_grant(question.key, subject.group_name)
 
     def _close(self, questions: list[ApprovalQuestion], why: str) -> None:
         """Remove closed questions from the queue, and record their outcomes."""
@@ -381,7 +475,7 @@ class HumanApproval:
         )
 
 
-def _rules_of(config: Config) -> object:
+def rules_of(config: Config) -> object:
     """Return everything that decides which calls need approval."""
     judging = ((name, judging_rules(each)) for name, each in config.presentations.items())
     return config.access, settings_of(config), {name: rules for name, rules in judging if rules}

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, MutableMapping
-from typing import Literal
+from typing import Literal, Protocol
 
 from msgspec import Raw, Struct, structs
 
+from dynamic_mcp.client import Client
 from dynamic_mcp.features.approvals.store import Scope
 from dynamic_mcp.identity import Principal
 from dynamic_mcp.system.bounded import BoundedDict
@@ -25,6 +26,8 @@ MAX_OPEN_OF_ALL = 2 * MAX_OPEN
 MAX_GRANTS_OF_ONE_PRINCIPAL = 64
 MAX_GRANTS = 4096
 HOUR_S = 3600.0
+# A grant for the session of a client without sessions ends after it was not used for so long.
+SESSION_S = 3600.0
 # After this many denials of one request within this time, it is denied without a question for the rest of it.
 MAX_DENIALS = 3
 DENIALS_WITHIN_S = 600.0
@@ -75,6 +78,28 @@ class ApprovalGrant(Struct, frozen=True):
     verdict: Verdict
     expires_at: float
     uses: float = 1
+
+
+class GrantSharing(Protocol):
+    """Keeps grants where all replicas use them."""
+
+    def covers(self, key: ApprovalKey, session: Client) -> bool: ...
+
+    def has(self, key: ApprovalKey, session: Client) -> bool: ...
+
+    async def use(self, key: ApprovalKey, session: Client) -> ApprovalGrant | None: ...
+
+    async def add(self, key: ApprovalKey, grant: ApprovalGrant, *, group: str, left_s: float) -> bool:
+        """Have a grant hold at all replicas; False if it can only hold at this one. Raises StoreUnavailable."""
+        ...
+
+    def announce(self, key: ApprovalKey) -> None:
+        """Tell the other replicas of a new question, so that they withdraw an equal one for which nothing waits."""
+        ...
+
+    def set_rules(self, rules: object) -> None: ...
+
+    async def close(self) -> None: ...
 
 
 class ApprovalQuestion:
@@ -171,25 +196,56 @@ class Approvals:
         question = self._open[key] = ApprovalQuestion(self._new_id(), key, asker, now, now + self.valid_for_s)
         return question
 
-    def allow_retry(self, key: ApprovalKey, state: bytes, grant: ApprovalGrant) -> None:
-        """Grant the retry that continues an approved request, once."""
+    def allow_retry(self, key: ApprovalKey, state: bytes, grant: ApprovalGrant) -> ApprovalKey:
+        """Grant the retry that continues an approved request, once; return the key of that grant."""
         continued = structs.replace(grant, expires_at=self._now() + self.valid_for_s, uses=1)
-        self._add(structs.replace(key, state=state), continued)
+        retry = structs.replace(key, state=state)
+        self.add(retry, continued)
+        return retry
 
     # --- answers ---------------------------------------------------------------------------------------
 
-    def decide(self, question: ApprovalQuestion, verdict: Verdict, session: Hashable) -> None:
+    def decide(self, question: ApprovalQuestion, verdict: Verdict, session: Hashable) -> ApprovalKey | None:
         """Record a user's answer. `session` is the session that a session grant is for.
 
-        Without a waiting request, the answer is kept for the repeated request.
+        Without a waiting request, the answer is kept for the repeated request. Returns the key of the grant that is
+        for later requests, if there is one.
         """
         del self._open[question.key]
         if verdict.outcome == "denied":
             subject = _subject_of(question.key)
             self._denied_at[subject] = (*self._denied_at.pop(subject, ())[1 - MAX_DENIALS :], self._now())
+        kept = None
         if verdict.is_allowed or not question.has_waiting:
-            self._keep(question, verdict, session)
+            kept = self._keep(question, verdict, session)
         question.settle(verdict)
+        return None if kept == question.key and question.has_waiting else kept
+
+    def settle(self, question: ApprovalQuestion, grant: ApprovalGrant) -> None:
+        """Answer a question by a grant that was given elsewhere, and add it if it is for one request."""
+        del self._open[question.key]
+        if grant.uses == 1 and grant.verdict.is_allowed:
+            self.keep(question.key, grant)
+        question.settle(grant.verdict)
+
+    def keep(self, key: ApprovalKey, grant: ApprovalGrant) -> None:
+        """Add a grant from elsewhere for the next request, as long as one waits for that."""
+        self.add(key, structs.replace(grant, expires_at=self._now() + self.valid_for_s))
+
+    def take(self, key: ApprovalKey) -> ApprovalGrant | None:
+        """Return and forget the grant with this key."""
+        return self._grants.pop(key, None)
+
+    def add(self, key: ApprovalKey, grant: ApprovalGrant) -> None:
+        self._forget_expired_grants()
+        earlier = [each for each in self._grants if each.principal == key.principal]
+        if len(earlier) >= MAX_GRANTS_OF_ONE_PRINCIPAL and key not in self._grants:
+            del self._grants[earlier[0]]
+        self._grants[key] = grant
+
+    def list_open(self, *, is_waiting: bool) -> list[ApprovalQuestion]:
+        """Return the open questions with a waiting request, or those without."""
+        return [each for each in self._open.values() if each.has_waiting is is_waiting]
 
     def forget(self, question: ApprovalQuestion) -> None:
         """Withdraw a question without an answer."""
@@ -227,21 +283,15 @@ class Approvals:
             pass
         return id
 
-    def _keep(self, question: ApprovalQuestion, verdict: Verdict, session: Hashable) -> None:
+    def _keep(self, question: ApprovalQuestion, verdict: Verdict, session: Hashable) -> ApprovalKey:
         key, expires_at = question.key, self._now() + self.valid_for_s
         match verdict.scope if verdict.is_allowed else "once":
             case "hour":
                 key, expires_at = for_any_arguments(key, key.session), self._now() + HOUR_S
             case "session":
                 key, expires_at = for_any_arguments(key, session), math.inf
-        self._add(key, ApprovalGrant(question.id, verdict, expires_at, uses=1 if key == question.key else math.inf))
-
-    def _add(self, key: ApprovalKey, grant: ApprovalGrant) -> None:
-        self._forget_expired_grants()
-        earlier = [each for each in self._grants if each.principal == key.principal]
-        if len(earlier) >= MAX_GRANTS_OF_ONE_PRINCIPAL and key not in self._grants:
-            del self._grants[earlier[0]]
-        self._grants[key] = grant
+        self.add(key, ApprovalGrant(question.id, verdict, expires_at, uses=1 if key == question.key else math.inf))
+        return key
 
     def _deny(self, questions: list[ApprovalQuestion], verdict: Verdict) -> list[ApprovalQuestion]:
         for each in questions:

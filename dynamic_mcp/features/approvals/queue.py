@@ -38,7 +38,7 @@ POLL_S = 0.25
 _CLOSE_WITHIN_S = 2.0
 _LONGEST_DESCRIPTION = 2000
 
-Receive = Callable[[ApprovalDecision], None]
+Receive = Callable[[ApprovalDecision], asyncio.Task[None] | None]
 
 
 class CallSharing(Protocol):
@@ -119,7 +119,8 @@ class Queue:
 class ApprovalServer:
     """The calls that wait in this proxy. `receive` is called in the event loop with each decision that may count.
 
-    If `receive` raises a DynamicMcpError, the command shows it, and the call keeps waiting.
+    It returns what the answer to the decision waits for, or None. If it raises a DynamicMcpError, the command shows
+    it, and the call keeps waiting.
     """
 
     def __init__(self, folder: Path, receive: Receive, *, poll_s: float = POLL_S) -> None:
@@ -212,9 +213,11 @@ class ApprovalServer:
     async def judge(self, decision: ApprovalDecision) -> ApprovalAnswer:
         """Return the answer to a decision that fits its call."""
         try:
-            self._receive(decision)
+            keeping = self._receive(decision)
         except DynamicMcpError as exc:
             return ApprovalAnswer(outcome="refused", reason=str(exc))
+        if keeping is not None:
+            await asyncio.wait([keeping])
         return ApprovalAnswer(outcome="taken")
 
     # --- in a thread ---------------------------------------------------------------------------------------

@@ -87,13 +87,17 @@ class AskForApproval(ChangingStep):
     def _share(self, human: HumanApproval, store: SharedStore | None) -> None:
         folder = self.services.state_folder
         if store is None or folder is None:
-            human.share(None)
+            human.share(None, None)
             return
         from dynamic_mcp.features.approvals.shared import SharedCalls
+        from dynamic_mcp.features.approvals.shared_grants import SharedGrants
         from dynamic_mcp.features.approvals.store import FOLDER
 
         config = str(self.services.config.file)
-        human.share(lambda server: SharedCalls(store, server, folder / FOLDER, config))
+        human.share(
+            lambda server: SharedCalls(store, server, folder / FOLDER, config),
+            lambda *arguments: SharedGrants(store, *arguments),
+        )
 
     def _find_right(self, call: UpstreamRequest, decision: Decision) -> Right | None:
         """Return why the client may make the call; None without access rules."""

@@ -14,14 +14,14 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dynamic_mcp.face.http.cluster import PEER_PATH, PeerAuthentication, PeerRequest
+from dynamic_mcp.face.http.cluster import HOP_FIELD, PEER_PATH, PeerAuthentication, PeerRequest
 from dynamic_mcp.face.http.exchange import HeadNotes, RequestHead
 from dynamic_mcp.features.cluster.keys import KeyRing, encode
 from dynamic_mcp.identity import Authentication
 from dynamic_mcp.system.bounded import BoundedDict
 from dynamic_mcp.system.decoding import decode_as
 
-FIELD = b"x-dynamic-mcp-hop"
+FIELD = HOP_FIELD
 # How long a request may take to its owner, and how far the clocks of two replicas may differ.
 _VALID_FOR_S, _CLOCKS_DIFFER_S = 30.0, 120.0
 _MAX_BYTES = 48 << 10

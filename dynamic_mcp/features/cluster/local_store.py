@@ -11,7 +11,7 @@ import logging
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -141,6 +141,10 @@ class LocalStore:
             return [StoredEntry(*row) for row in connection.execute(query, (space.name, self._clock()))]
 
         return await self._run(work)
+
+    async def scan(self, space: StoreSpace) -> AsyncIterator[StoredEntry]:
+        for each in await self.list_entries(space):
+            yield each
 
     async def count_changes(self, spaces: Sequence[StoreSpace]) -> tuple[int, ...]:
         def work(connection: sqlite3.Connection) -> tuple[int, ...]:

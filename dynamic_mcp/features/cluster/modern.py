@@ -1,7 +1,7 @@
-"""A request of a modern client that another replica has to answer: the retry of a call, or one about a task.
+"""A request of a modern client that another replica has to answer: a retry, or one about a task or a kept result.
 
-The `requestState` of a retry says which process has given it (`proxy/request_state.py`), and that has the call. The
-id of a task names its replica, and is also in a header. Requests of all other kinds are for any replica.
+The `requestState` of a retry says which process has given it (`proxy/request_state.py`), and that has the call. Ids
+of tasks and results name their replica, and are also in a header. Requests of all other kinds are for any replica.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.envelope import MAY_ASK
 from dynamic_mcp.mcp.mirrored_headers import decode_value
 from dynamic_mcp.proxy.request_state import process_of
+from dynamic_mcp.proxy.result_store import ROOT
 
 _STATE = b'"requestState"'
 _TASKS = b"tasks/"
@@ -77,6 +78,14 @@ def find_task(headers: Mapping[bytes, bytes]) -> str:
     if not headers.get(b"mcp-method", b"").startswith(_TASKS):
         return ""
     return decode_value(headers.get(b"mcp-name", b"")) or ""
+
+
+def find_result(headers: Mapping[bytes, bytes]) -> str:
+    """Return the id of the kept result that a request reads; empty if it reads none."""
+    if headers.get(b"mcp-method") != b"resources/read":
+        return ""
+    uri = decode_value(headers.get(b"mcp-name", b"")) or ""
+    return uri.removeprefix(ROOT).partition("?")[0] if uri.startswith(ROOT) else ""
 
 
 def find_process(body: bytes) -> str:

@@ -196,24 +196,23 @@ class ReplicaFinder:
         self._addresses[url] = [Endpoint(str(address[0]), endpoint.port, endpoint.host) for *_, address in found]
         return self._addresses[url]
 
+    async def ask_others(self, own_name: str, question: Callable[[Endpoint], bytes]) -> list[bytes]:
+        """Return what the other replicas answer to a question, of those that do, in 4 KiB at most."""
+        if not self._names:
+            await self._look_again()
+        pools = [self._pools.get(endpoint) for name, endpoint in self._names.items() if name != own_name]
+        answers = await asyncio.gather(*(_ask(pool, question(pool.endpoint)) for pool in pools if pool is not None))
+        return [each.body for each in answers if isinstance(each, _Answer) and each.status == 200]
+
     async def _ask(self, pool: ConnectionPool) -> Introduction | NoIntroduction:
         """Ask a replica what it says of itself."""
-        answer = _Introducing()
-        try:
-            async with asyncio.timeout(_ANSWER_WITHIN_S):
-                connection = pool.take() or await pool.connect()
-                try:
-                    connection.send(self._question(pool.endpoint), b"", answer)
-                    return await answer.result
-                except asyncio.CancelledError:
-                    connection.abort()
-                    raise
-        except NoConnectionLeft:
-            return NoIntroduction.FULL
-        except TimeoutError:
-            return NoIntroduction.SILENT
-        except OSError:
-            return NoIntroduction.GONE
+        answer = await _ask(pool, self._question(pool.endpoint))
+        if isinstance(answer, NoIntroduction):
+            return answer
+        if answer.status == 200:
+            with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
+                return decode_as(answer.body, Introduction)
+        return NoIntroduction.FULL if answer.status == 503 else NoIntroduction.GONE
 
     def _find_tls(self, endpoint: Endpoint) -> ssl.SSLContext | None:
         if endpoint.host is None:
@@ -223,11 +222,38 @@ class ReplicaFinder:
         return self._tls
 
 
-class _Introducing:
-    """Reads the answer to the question for a name."""
+class _Answer(Struct, frozen=True):
+    """What a replica has answered to a question, as much as is read of it."""
+
+    status: int
+    body: bytes
+
+
+async def _ask(pool: ConnectionPool, question: bytes) -> _Answer | NoIntroduction:
+    """Ask a replica something, within a bound."""
+    answer = _AnswerReader()
+    try:
+        async with asyncio.timeout(_ANSWER_WITHIN_S):
+            connection = pool.take() or await pool.connect()
+            try:
+                connection.send(question, b"", answer)
+                return await answer.result
+            except asyncio.CancelledError:
+                connection.abort()
+                raise
+    except NoConnectionLeft:
+        return NoIntroduction.FULL
+    except TimeoutError:
+        return NoIntroduction.SILENT
+    except OSError:
+        return NoIntroduction.GONE
+
+
+class _AnswerReader:
+    """Reads the answer to a question."""
 
     def __init__(self) -> None:
-        self.result: asyncio.Future[Introduction | NoIntroduction] = asyncio.get_running_loop().create_future()
+        self.result: asyncio.Future[_Answer | NoIntroduction] = asyncio.get_running_loop().create_future()
         self._status = 0
         self._body = b""
 
@@ -242,12 +268,8 @@ class _Introducing:
             self._body += data
 
     def answer_ended(self) -> None:
-        said: Introduction | NoIntroduction = NoIntroduction.FULL if self._status == 503 else NoIntroduction.GONE
-        if self._status == 200:
-            with contextlib.suppress(msgspec.MsgspecError):
-                said = decode_as(self._body, Introduction)
         if not self.result.done():
-            self.result.set_result(said)
+            self.result.set_result(_Answer(self._status, self._body))
 
     def answer_lost(self) -> None:
         if not self.result.done():

@@ -15,7 +15,7 @@ from dynamic_mcp.face.http import limits
 from dynamic_mcp.face.http.arrival import Arrival, Arrived
 from dynamic_mcp.face.http.body_budget import BodyBudget, BodyHold
 from dynamic_mcp.face.http.cluster import PEER_PATH
-from dynamic_mcp.face.http.exchange import RequestHead, Response
+from dynamic_mcp.face.http.exchange import BodyReceiver, RequestHead, Response
 from dynamic_mcp.face.http.forwarding import Forwarding
 from dynamic_mcp.face.http.messages import parse_message
 from dynamic_mcp.face.http.paths import Route
@@ -41,7 +41,7 @@ _OF_CONNECTION = frozenset(
     (b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade")
 )
 _NOT_SENT = _OF_CONNECTION | {b"content-length", b"expect", FIELD}
-_NOT_ANSWERED = _OF_CONNECTION | {b"content-length", b"date"}
+_NOT_ANSWERED = _OF_CONNECTION | {b"content-length", b"date", FIELD}
 _BUSY = "too much waits to be passed on to the replica of this session"
 _GONE = "session not found; start a new one with `initialize`"
 
@@ -96,6 +96,14 @@ class RelayOwner(Protocol):
         """Run `relay.search` in the background."""
         ...
 
+    def begin_recovery(self, relay: Relay) -> None:
+        """Run `relay.recover` in the background."""
+        ...
+
+    async def recover(self, relay: Relay) -> BodyReceiver | Response | None:
+        """Return what takes a request of a session whose replica has ended, or the refusal; None if it is lost."""
+        ...
+
     def end(self, relay: Relay, end: RelayEnd) -> None:
         """Called when a request has ended."""
         ...
@@ -114,10 +122,13 @@ class Relay(Arrived):
         "_heard_at",
         "_hold",
         "_id",
+        "_is_moved",
         "_length",
+        "_may_recover",
         "_passage",
         "_read_at",
         "_replica",
+        "_successor",
         "max_body_bytes",
         "needs_client",
         "owner",
@@ -132,6 +143,7 @@ class Relay(Arrived):
         *,
         cors: Headers,
         needs_client: bool,
+        may_recover: bool = False,
     ) -> None:
         self.arrival = arrival
         self.owner = passage.owner
@@ -145,6 +157,9 @@ class Relay(Arrived):
         self._hold = BodyHold(replica.bodies, self)
         self._connection: PeerConnection | None = None
         self._has_ended = False
+        self._may_recover = may_recover
+        self._is_moved = False  # the session is elsewhere by now
+        self._successor: BodyReceiver | None = None
         self._head: Response | None = None
         self._length: int | None = None
         self._answer = b""
@@ -186,6 +201,8 @@ class Relay(Arrived):
 
     def disconnected(self) -> None:
         """Called when the client disconnects: so do we, and the owner decides what that means."""
+        if self._successor is not None:
+            self._successor.disconnected()
         self._end()
 
     # --- towards the owner -----------------------------------------------------------------------------
@@ -194,7 +211,7 @@ class Relay(Arrived):
         """Find the owner, and connect to it. One that is gone or unknown has no sessions any more."""
         pool = await self._replica.peers.find(self.owner)
         if pool is None:
-            self._respond(refusal(404, _GONE))
+            await self.recover()
             return
         try:
             connection = await pool.connect()
@@ -204,12 +221,28 @@ class Relay(Arrived):
             return
         except OSError:
             self._replica.peers.forget(self.owner)
-            self._respond(refusal(404, _GONE))
+            await self.recover()
             return
         if self._has_ended:
             pool.put(connection)
         else:
             self._send(connection)
+
+    async def recover(self) -> None:
+        """Have the request taken where its session goes on; it has not run."""
+        found = await self._replica.recover(self) if self._may_recover else None
+        if self._has_ended:
+            return
+        if found is None or isinstance(found, Response):
+            self._respond(found or refusal(404, _GONE))
+            return
+        body = self._body
+        self._finish()
+        self._successor = found
+        if len(body) > found.max_body_bytes:
+            found.refuse_body()
+        else:
+            found.receive_body(body)
 
     def _send(self, connection: PeerConnection) -> None:
         self._connection = connection
@@ -244,6 +277,7 @@ class Relay(Arrived):
             if self._connection is not None:
                 self._connection.abort()
             return
+        self._is_moved = status == 404 and self._may_recover and any(name == FIELD for name, _ in headers)
         length = next((value for name, value in headers if name == b"content-length"), None)
         self._head = Response(status, tuple(each for each in headers if each[0] not in _NOT_ANSWERED))
         self._length = int(length) if length is not None and length.isdigit() else None
@@ -267,6 +301,12 @@ class Relay(Arrived):
         self._connection = None
         head = self._head
         if self._has_ended or head is None:
+            return
+        if self._is_moved and (self._body or self.arrival.head.method != "POST"):
+            self._replica.begin_recovery(self)
+            return
+        if self._is_moved:  # the body is no longer held
+            self._respond(refusal(503, "the session was moved to another replica; try again", RETRY_AFTER))
             return
         self._finish()
         if self._length is None:

@@ -168,6 +168,14 @@ class ValkeyStore:
             raise _nonsense()
         return [self._open_entry(begin + name, value) for name, value in zip(parts[::2], parts[1::2], strict=True)]
 
+    async def scan(self, space: StoreSpace) -> AsyncIterator[StoredEntry]:
+        seen: set[bytes] = set()
+        async for key in self._scan_entries(b"%s:*" % space.name.encode()):
+            sealed = None if key in seen else await self._link.run("GET", key)
+            if sealed is not None:
+                seen.add(key)
+                yield self._open_entry(key, sealed)
+
     async def count_changes(self, spaces: Sequence[StoreSpace]) -> tuple[int, ...]:
         for _ in range(2):
             epoch = self._epoch
@@ -264,11 +272,11 @@ class ValkeyStore:
                 resealed += await self._reseal(key, sealed, content)
         return Resealed(found, resealed, unreadable)
 
-    async def _scan_entries(self) -> AsyncIterator[bytes]:
-        """Yield the keys of all entries, some perhaps twice."""
+    async def _scan_entries(self, pattern: bytes = b"*") -> AsyncIterator[bytes]:
+        """Yield the keys of entries, some perhaps twice."""
         cursor: bytes | int = 0
         while True:
-            match await self._link.run("SCAN", cursor, "MATCH", PREFIX + b"e:*", "COUNT", 500):
+            match await self._link.run("SCAN", cursor, "MATCH", PREFIX + b"e:" + pattern, "COUNT", 500):
                 case [bytes() as cursor, list() as keys]:
                     for each in keys:
                         yield each

@@ -25,20 +25,22 @@ from dynamic_mcp.system.shared_store import (
 from dynamic_mcp.web.jwk import SigningKey
 
 KEYS = StoreSpace("login-keys")
-_NAME = "keys"
+NAME = "keys"
 _MAX_TRIES = 10
 
 
-class _StoredKey(Struct, frozen=True):
+class StoredKey(Struct, frozen=True):
+    """A key as JWK, and when it was made."""
+
     id: str
     private: str
     made: float
 
 
-class _StoredKeys(Struct, frozen=True):
+class StoredKeys(Struct, frozen=True):
     """The keys, the newest first."""
 
-    keys: tuple[_StoredKey, ...]
+    keys: tuple[StoredKey, ...]
 
 
 class SharedKeys:
@@ -46,7 +48,7 @@ class SharedKeys:
 
     def __init__(self, store: SharedStore) -> None:
         self._store = store
-        self._stored: tuple[_StoredKey, ...] = ()
+        self._stored: tuple[StoredKey, ...] = ()
         self.known: Mapping[str, SigningKey] = {}
 
     async def current(self, now: float, tokens_last_s: float) -> SigningKey:
@@ -57,7 +59,7 @@ class SharedKeys:
 
     async def read(self) -> None:
         """Read the keys of the other replicas."""
-        self._learn(_decode(await self._store.get(KEYS, _NAME)))
+        self._learn(_decode(await self._store.get(KEYS, NAME)))
 
     async def restore(self, now: float, tokens_last_s: float) -> None:
         """Write what is known here, if anything is, into a store that may have lost it."""
@@ -69,17 +71,17 @@ class SharedKeys:
 
     async def _change(self, now: float, tokens_last_s: float) -> None:
         for _ in range(_MAX_TRIES):
-            entry = await self._store.get(KEYS, _NAME)
+            entry = await self._store.get(KEYS, NAME)
             there = _decode(entry)
             self._learn(there)
             if not self._signs(now):
                 key = await asyncio.to_thread(SigningKey.generate)
                 assert key.kid is not None, "it was generated"
-                self._stored = (_StoredKey(key.kid, key.to_jwk(), now), *self._stored)
+                self._stored = (StoredKey(key.kid, key.to_jwk(), now), *self._stored)
             oldest = now - SIGNS_S - max(tokens_last_s, SIGNS_S)
             wanted = tuple(each for each in self._stored if each.made >= oldest)
             expected = ABSENT if entry is None else entry.version
-            value = msgspec.json.encode(_StoredKeys(wanted))
+            value = msgspec.json.encode(StoredKeys(wanted))
             if wanted == there or await self._write(value, expected):
                 self._stored, self.known = wanted, _to_keys(wanted)
                 return
@@ -87,22 +89,22 @@ class SharedKeys:
         raise StoreUnavailable(StoreFailure.BUSY, "the keys of the login server change again and again")
 
     async def _write(self, value: bytes, expected: bytes) -> bool:
-        return await self._store.compare_and_set(KEYS, _NAME, value, LONGEST_S, expected=expected) is not None
+        return await self._store.compare_and_set(KEYS, NAME, value, LONGEST_S, expected=expected) is not None
 
-    def _learn(self, others: tuple[_StoredKey, ...]) -> None:
+    def _learn(self, others: tuple[StoredKey, ...]) -> None:
         keys = {each.id: each for each in (*self._stored, *others)}
         self._stored = tuple(sorted(keys.values(), key=lambda each: (-each.made, each.id)))
         if keys.keys() != self.known.keys():
             self.known = _to_keys(self._stored)
 
 
-def _to_keys(stored: tuple[_StoredKey, ...]) -> dict[str, SigningKey]:
+def _to_keys(stored: tuple[StoredKey, ...]) -> dict[str, SigningKey]:
     return {each.id: SigningKey.from_jwk(each.private, each.id) for each in stored}
 
 
-def _decode(entry: StoredEntry | None) -> tuple[_StoredKey, ...]:
+def _decode(entry: StoredEntry | None) -> tuple[StoredKey, ...]:
     """Return the keys of an entry. One that cannot be read must not be replaced. Raises StoreUnavailable."""
     try:
-        return () if entry is None else decode_as(entry.value, _StoredKeys).keys
+        return () if entry is None else decode_as(entry.value, StoredKeys).keys
     except DecodeError as exc:
         raise StoreUnavailable(StoreFailure.FOREIGN, "the keys of the login server are of another version") from exc

@@ -52,7 +52,9 @@ ANSWERS = StoreSpace("login-answers")
 _PLACES, _DOCUMENTS = 1 << 14, 1 << 12
 # The logins of one user with one client: the first characters of an id are the entry's name.
 _MAX_PER_OWNER = 128
-_NAME = re.compile(r"[0-9a-f]{18}")
+_NAME = re.compile(r"[0-9a-f]{18}|[0-9A-Za-z_-]{22}")
+# The length of an id of a login that began in the file of one machine, whose entry has it as its name.
+_FILE_ID_CHARS = 22
 _LOOKS = 4
 _MAX_TRIES = 8
 # A client is in use if it has logged in, or renewed a login, since then.
@@ -93,6 +95,11 @@ class SharedLogin(Private, frozen=True):
     answer: str = ""
 
 
+def client_tables(store: SharedStore) -> tuple[StoredTable, StoredTable]:
+    """Return the tables of clients that have not logged in yet, and of those that have."""
+    return StoredTable(store, "login-new-clients", _PLACES), StoredTable(store, "login-clients", _PLACES)
+
+
 class SharedState:
     """The state that the login servers of all replicas have in common."""
 
@@ -101,8 +108,7 @@ class SharedState:
         self._now = now
         self._keys: SharedKeys | None = None
         self._access_s = 0.0
-        self._new_clients = StoredTable(shared_store, "login-new-clients", _PLACES)
-        self._clients = StoredTable(shared_store, "login-clients", _PLACES)
+        self._new_clients, self._clients = client_tables(shared_store)
         self._documents = StoredTable(shared_store, "login-documents", _DOCUMENTS)
         self._requests = StoredTable(shared_store, "login-requests", _PLACES)
         self._codes = StoredTable(shared_store, "login-codes", _PLACES)
@@ -291,7 +297,7 @@ class SharedState:
 
     async def _delete(self, id: str) -> None:
         for _ in range(_MAX_TRIES):
-            entry = await self._store.get(LOGINS, _name_of(id))
+            entry = await self._store.get(LOGINS, name_of(id))
             login = None if entry is None else entry.read(SharedLogin)
             if entry is None or login is None or login.id != id:
                 return
@@ -302,7 +308,7 @@ class SharedState:
     async def _find_login(self, token: str) -> tuple[SharedLogin, int, Version] | None:
         """Return the login of a refresh token that we have issued, the token's number, and the entry's version."""
         parsed = grants.RefreshToken.parse(token)
-        name = "" if parsed is None else _name_of(parsed.family)
+        name = "" if parsed is None else name_of(parsed.family)
         if parsed is None or not _NAME.fullmatch(name):
             return None
         entry = await self._store.get(LOGINS, name)
@@ -314,7 +320,7 @@ class SharedState:
     async def _write(self, login: SharedLogin, ttl_s: float, expected: Version) -> Version | None:
         data = msgspec.json.encode(login)
         return await self._store.compare_and_set(
-            LOGINS, _name_of(login.id), data, min(ttl_s, LONGEST_S), expected=expected
+            LOGINS, name_of(login.id), data, min(ttl_s, LONGEST_S), expected=expected
         )
 
     async def forget_answers(self, now: float) -> bool:
@@ -386,9 +392,9 @@ def _request_key(secret: str, kind: type) -> str:
     return f"{kind.__name__}:{hash_of(secret)}"
 
 
-def _name_of(id: str) -> str:
+def name_of(id: str) -> str:
     """Return the name of a login's entry."""
-    return id[:18]
+    return id if len(id) == _FILE_ID_CHARS else id[:18]
 
 
 def _busy() -> StoreUnavailable:

@@ -61,6 +61,16 @@ class StoredTable:
                 return Found(value, entry)
         return None
 
+    async def list_all(self, kind: type[T]) -> dict[str, Found[T]]:
+        """Return all values by their keys, for commands: it reads the whole store."""
+        values: dict[str, Found[T]] = {}
+        async for entry in self._store.scan(self._space):
+            row = entry.read(_Row)
+            value = None if row is None else _decode(entry, row.key, kind)
+            if row is not None and value is not None:
+                values[row.key] = Found(value, entry)
+        return values
+
     async def replace(self, found: Found[T], key: str, value: T, ttl_s: float) -> bool:
         """Write an entry unless it has changed since it was found; return whether it was written."""
         entry = found.entry

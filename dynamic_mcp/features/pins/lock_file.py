@@ -76,6 +76,31 @@ def pins_of_source(server: PinnedServer | None, source: str) -> PinnedServer | N
     return server if server is not None and server.source == source else None
 
 
+def combine_pins(own: PinnedServer, shared: PinnedServer) -> PinnedServer:
+    """Return the pins of two replicas, of one source. Of two for one definition the later one counts.
+
+    That is one that has the other among its former ones, else one that a person has approved, else the shared one.
+    """
+    pins = {
+        (kind, name): pin
+        for kind in PinKind
+        for name, pin in own.pins(kind).items()
+        if _is_later(pin, shared.find(kind, name))
+    }
+    return shared.with_pins(pins) if pins else shared
+
+
+def _is_later(own: Pin, shared: Pin | None) -> bool:
+    if shared is None:
+        return True
+    if own.hash == shared.hash:
+        is_approved = bool(own.approved_by) and not shared.approved_by
+        return is_approved or len(own.definition) > len(shared.definition)
+    if shared.find(own.hash) is not None:
+        return False
+    return own.find(shared.hash) is not None or (bool(own.approved_by) and not shared.approved_by)
+
+
 class PinSet(Struct, frozen=True):
     """All pins, by the names of the servers."""
 

@@ -19,6 +19,7 @@ from dynamic_mcp.features.pins.lock_file import (
     Pin,
     PinnedServer,
     PinSet,
+    combine_pins,
     lock_store,
     pins_of_source,
     read_lock,
@@ -51,15 +52,20 @@ class PinBook:
     If `is_own`, the file is in the state directory; any other belongs to the user, who may commit it.
     """
 
-    def __init__(self, path: Path, on_change: Callable[[], None], *, is_own: bool) -> None:
+    def __init__(
+        self, path: Path, on_change: Callable[[], None], *, is_own: bool,
+        on_forget: Callable[[Mapping[str, PinnedServer]], None] | None = None,
+    ) -> None:  # fmt: skip
         self.path = path
         self._on_change = on_change
+        self._on_forget = on_forget
         self._is_own = is_own
         self._lock = PinSet()
         self._stamp: Stamp | None = None
         self._is_read = self._is_closed = False
         self._logged = set[str]()
         self._unwritten: list[Acceptance] = []
+        self._adopted: dict[str, PinnedServer | None] = {}  # pins of other replicas that are not in the file yet
         self._tasks = TaskSet(log)
         self._writing: asyncio.Task[None] | None = None
         self._poll: asyncio.TimerHandle | None = None
@@ -80,8 +86,18 @@ class PinBook:
             self._keep_going(exc)
             return False
         self._logged.clear()
-        self._lock = _merge(found, self._unwritten)
+        before = self._lock.servers
+        self._lock = _merge(_adopt(found, self._adopted), self._unwritten)
+        forgotten = {name: pinned for name, pinned in before.items() if name not in self._lock.servers}
+        if forgotten and stamp is not None and self._on_forget is not None:
+            self._on_forget(forgotten)
         return True
+
+    def adopt(self, server: str, pinned: PinnedServer | None) -> None:
+        """Have the pins of a server as all replicas have them, or none: at once, and soon in the file."""
+        self._adopted[server] = pinned
+        self._lock = self._lock.with_server(server, pinned)
+        self._write_soon()
 
     def accept(self, acceptance: Acceptance) -> None:
         """Pin definitions: at once for this proxy, and soon for all others."""
@@ -142,23 +158,36 @@ class PinBook:
 
     async def _write_all(self) -> None:
         await asyncio.sleep(0)  # pins accepted in this turn are written together
-        while self._unwritten:
-            accepted = tuple(self._unwritten)
+        while self._unwritten or self._adopted:
+            accepted, adopted = tuple(self._unwritten), dict(self._adopted)
             try:
-                lock, stamp = await asyncio.to_thread(_update, self.path, accepted)
+                lock, stamp = await asyncio.to_thread(_update, self.path, accepted, adopted)
             except (OSError, StoreError) as exc:
                 self._log_error(exc, "new pins are not kept")
                 return  # unwritten pins are retried with the next ones
             del self._unwritten[: len(accepted)]
-            self._lock, self._stamp = _merge(lock, self._unwritten), stamp
+            self._adopted = {name: each for name, each in self._adopted.items() if adopted.get(name) is not each}
+            self._lock, self._stamp = _merge(_adopt(lock, self._adopted), self._unwritten), stamp
             self._on_change()
 
 
-def _update(path: Path, accepted: Sequence[Acceptance]) -> tuple[PinSet, Stamp | None]:
+def _update(
+    path: Path, accepted: Sequence[Acceptance], adopted: Mapping[str, PinnedServer | None]
+) -> tuple[PinSet, Stamp | None]:
     """Write to the file, and return its new content."""
-    update_lock(path, lambda before: _merge(before, accepted))
+    update_lock(path, lambda before: _merge(_adopt(before, adopted), accepted))
     stamp = stamp_of(path)
     return read_lock(path), stamp  # read after its stamp, so that concurrent writes are not missed
+
+
+def _adopt(lock: PinSet, adopted: Mapping[str, PinnedServer | None]) -> PinSet:
+    """Return a lock with the pins of other replicas; the same object if it has them all."""
+    for name, shared in adopted.items():
+        own = None if shared is None else pins_of_source(lock.servers.get(name), shared.source)
+        pinned = shared if own is None or shared is None else combine_pins(own, shared)
+        if pinned != lock.servers.get(name):
+            lock = lock.with_server(name, pinned)
+    return lock
 
 
 def _accept_all(lock: PinSet) -> Iterator[Acceptance]:

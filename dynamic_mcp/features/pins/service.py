@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from msgspec import Raw, Struct
@@ -32,6 +33,10 @@ from dynamic_mcp.proxy.request import Event
 from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.system.text import one_line, pluralize
 from dynamic_mcp.system.workers import Workers
+
+if TYPE_CHECKING:  # loaded with a store
+    from dynamic_mcp.features.pins.shared import SharedPins
+    from dynamic_mcp.system.shared_store import SharedStore
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +70,9 @@ class PinService(GateService):
         self._workers = Workers("definitions", count=1)
         self._tasks = TaskSet(log)
         self.book = self._open(config)
+        self._is_own = config.lock_file is None
+        self._store: SharedStore | None = None
+        self._shared: SharedPins | None = None
 
     def make_gate(self, group: Group, pinning: Pinning) -> DefinitionGate:
         gate = DefinitionGate(group, pinning, self)
@@ -76,17 +84,65 @@ class PinService(GateService):
         if find_lock_file(config) != self.book.path:
             self.book.watch(is_wanted=False)
             self.book = self._open(config)
+            self._is_own = config.lock_file is None
+            self._share()
             self._renew(is_other_file=True)
 
+    def share(self, store: SharedStore | None) -> None:
+        self._store = store
+        self._share()
+
+    async def wait_for_shared(self, within_s: float) -> None:
+        if self._shared is not None:
+            await self._shared.wait(within_s)
+
+    def _share(self) -> None:
+        """Share the pins with other replicas; those in a file that the config names are the same for all anyway."""
+        store = self._store if self._is_own else None
+        if self._shared is not None and self._shared.store is not store:
+            self._tasks.create(self._shared.close(), name="end of shared pins")
+            self._shared = None
+        if self._shared is None and store is not None:
+            from dynamic_mcp.features.pins.shared import SharedPins
+
+            self._shared = SharedPins(store, partial(self._renew, is_other_file=True))
+
+    def find(self, server: str, source: str) -> PinnedServer | None:
+        """Return the pins of a server, with those of other replicas if they are of this source."""
+        own = self.book.find(server)
+        if self._shared is None:
+            return own
+        pinned = self._shared.combine(server, source, own)
+        if pinned is None and (own is None or own.source != source):
+            return own
+        if pinned != own:
+            self.book.adopt(server, pinned)
+        return pinned
+
+    def complete(self, judgement: PinJudgement, pinned: PinnedServer | None) -> PinJudgement:
+        """Return a judgement in which all is held while it is not known what other replicas have pinned."""
+        if self._shared is None or self._shared.is_known or pinned is not None:
+            return judgement
+        held = "what is pinned of it is not known: the shared store does not answer"
+        return PinJudgement(tuple(replace(each, held=each.held or held) for each in judgement.differences))
+
     async def close(self) -> None:
+        if self._shared is not None:
+            await self._shared.close()
         self._tasks.cancel_all()
         await self._tasks.wait()
         await self.book.close()
 
     def refresh(self) -> None:
         """Reread the pins if they have changed; definitions of other servers may then be approved, too."""
-        if self.book.refresh() and self._holds_any():
+        if self.book.refresh() and (self._shared is not None or self._holds_any()):
             asyncio.get_running_loop().call_soon(self._renew)
+
+    def _forget(self, forgotten: Mapping[str, PinnedServer]) -> None:
+        """Forget at all replicas what was taken out of the file."""
+        if self._shared is not None:
+            for name, pinned in forgotten.items():
+                self._shared.forget(name, pinned.source)
 
     async def judge_apart(self, pinned: PinnedServer | None, whole: Catalog, pinning: Pinning) -> PinJudgement:
         """Compare a server's definitions with its pins, in a thread."""
@@ -96,7 +152,7 @@ class PinService(GateService):
         return self._tasks.create(gate.judge_apart(), name=f"definitions of group {gate.group.name}")
 
     def watch(self) -> None:
-        self.book.watch(is_wanted=self._holds_any())
+        self.book.watch(is_wanted=self._shared is not None or self._holds_any())
 
     def report(self, group: Group, report: PinReport) -> None:
         """Log and record an update of a server, without what was reported before."""
@@ -115,7 +171,8 @@ class PinService(GateService):
         return any(gate.is_current and gate.held for gate in self._gates)
 
     def _open(self, config: Config) -> PinBook:
-        return PinBook(find_lock_file(config), self._renew, is_own=config.lock_file is None)
+        path, is_own = find_lock_file(config), config.lock_file is None
+        return PinBook(path, self._renew, is_own=is_own, on_forget=self._forget)
 
     def _renew(self, *, is_other_file: bool = False) -> None:
         """Judge all catalogs again, because the pins have changed."""
@@ -184,6 +241,7 @@ class DefinitionGate:
             judgement = await self._service.judge_apart(pinned, whole, self._pinning)
         else:
             judgement = judge(pinned, whole, self._pinning.policy)
+        judgement = self._complete(judgement, pinned)
         return _without_instructions(hello) if judgement.held else hello
 
     def check(self, method: str, params: Mapping[str, Raw] | None, *, shown: str = "") -> None:
@@ -277,7 +335,9 @@ class DefinitionGate:
 
     def _apply(self, whole: Catalog, judgement: PinJudgement, stored: PinnedServer | None, *, accepts: bool) -> None:
         """Hold, accept and report definitions according to a judgement."""
-        version, pinned, held, accepted = _version_of(whole), self._pinned(stored), judgement.held, judgement.accepted
+        version, pinned = _version_of(whole), self._pinned(stored)
+        judgement = self._complete(judgement, pinned)
+        held, accepted = judgement.held, judgement.accepted
         is_same = whole is self._whole and held.keys() == self.held.keys()
         self.held, self._whole, self._judged_by = held, whole, stored
         self._unread = _find_unread(whole) if self._pinning.policy == "hold" else frozenset()
@@ -292,9 +352,12 @@ class DefinitionGate:
             self._service.report(self.group, PinReport.of(stored, pinned, judgement, version))
         self._service.watch()
 
+    def _complete(self, judgement: PinJudgement, pinned: PinnedServer | None) -> PinJudgement:
+        return self._service.complete(judgement, pinned) if self._pinning.policy == "hold" else judgement
+
     @property
     def _stored(self) -> PinnedServer | None:
-        return self._service.book.find(self.group.name)
+        return self._service.find(self.group.name, self._pinning.source)
 
     def _pinned(self, stored: PinnedServer | None) -> PinnedServer | None:
         return pins_of_source(stored, self._pinning.source)

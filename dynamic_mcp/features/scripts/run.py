@@ -477,7 +477,7 @@ class ScriptRun:
         mark = None if self._marking is None else self._marking.mark_text
         handling = _RESULT if mark is None else structs.replace(_RESULT, marks=True)
         if not results.can_pass_unchanged(result, handling):
-            keep = self._context.results().own_keeper(self._request.client, mark, self._used_tools)
+            keep = self._context.results().own_keeper(self._request.client, self._marking, self._used_tools)
             has_links = self._request.revision.has_resource_links
             result = results.shape(result, handling, keep, links=has_links, keeps_structure=False, mark=mark)
         return wire.result_frame(bytes(result))

@@ -14,6 +14,7 @@ from dynamic_mcp.config.addresses import TcpAddress
 from dynamic_mcp.config.auth import BearerAuth, Forwarded, NamedToken, Provider
 from dynamic_mcp.config.http import Http
 from dynamic_mcp.config.resolved import OAuth, Remote
+from dynamic_mcp.features.cluster.config import Cluster
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.host.http_service import HttpService
 from dynamic_mcp.oauth.logins import Logins
@@ -29,14 +30,23 @@ TOKENS = {name: f"front-token-of-{name}-k3W9x2QmZ7vR4tLpB8nY5cJd6sHg1fAe" for na
 BEARER = BearerAuth(tuple(NamedToken(token, name) for name, token in TOKENS.items()))
 FORWARDED = Forwarded(trusted_proxies=("127.0.0.1",))
 ASKS: Json = {"elicitation": {"form": {}, "url": {}}}
-_LINK = re.compile(r"http://127\.0\.0\.1:[0-9]+/upstream-login/[A-Za-z0-9_-]+")
+_LINK = re.compile(r"http://127\.0\.0\.1:[0-9]+/upstream-login/[A-Za-z0-9_.-]+[A-Za-z0-9_-]")
 
 
 class Office:
-    """The proxy, with its logins and catalogs in a folder."""
+    """The proxy, with its logins and catalogs in a folder. It may be a replica, to which browsers come by others."""
 
-    def __init__(self, folder: Path, config: Mapping[str, PresentedGroup], port: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        config: Mapping[str, PresentedGroup],
+        port: int,
+        *,
+        cluster: Cluster | None = None,
+        public_url: str = "",
+    ) -> None:
         self.url = f"http://127.0.0.1:{port}"
+        self.public_url = public_url or self.url
         self.logins = Logins(folder / "logins", lambda group: f"dynamic-mcp auth login {group}", None)
         self.proxy = Proxy(
             config_of(*config.values()),
@@ -44,12 +54,13 @@ class Office:
             catalog_store=CatalogStore(folder / "catalogs"),
         )
         self.service = HttpService(self.proxy)
-        self._config = structs.replace(config_of(*config.values()), file=folder / "dynamic-mcp.json")
+        file = folder / "dynamic-mcp.json"
+        self._config = structs.replace(config_of(*config.values()), file=file, cluster=cluster)
         self._port = port
 
     async def serve(self, *auth: Provider, is_public: bool = True) -> None:
         """Listen, for clients who say who they are in these ways."""
-        public_url = f"{self.url}/mcp" if is_public else None
+        public_url = f"{self.public_url}/mcp" if is_public else None
         http = Http(listen=TcpAddress("127.0.0.1", self._port), public_url=public_url, auth=auth)
         await self.service.serve(http, self._config)
 
@@ -60,13 +71,18 @@ class Office:
         await self.logins.close()
 
 
+def far(server: AuthServer, **oauth: object) -> dict[str, PresentedGroup]:
+    """Return the config of a group `far`, which is this server."""
+    remote = Remote(kind="http", url=server.mcp_url, headers={}, oauth=OAuth(**oauth))  # type: ignore[arg-type]
+    return {"far": group_config("far", upstream=remote)}
+
+
 @contextlib.asynccontextmanager
 async def office(
     folder: Path, server: AuthServer, *auth: Provider, is_public: bool = True, **oauth: object
 ) -> AsyncIterator[Office]:
     """Serve a group `far`, which is this server."""
-    remote = Remote(kind="http", url=server.mcp_url, headers={}, oauth=OAuth(**oauth))  # type: ignore[arg-type]
-    place = Office(folder, {"far": group_config("far", upstream=remote)}, free_port())
+    place = Office(folder, far(server, **oauth), free_port())
     await place.serve(*(auth or (BEARER, FORWARDED)), is_public=is_public)
     try:
         yield place

@@ -157,6 +157,31 @@ async def test_what_happens_before_the_client_listens_waits_for_it() -> None:
         assert len(heard) == len(set(heard))
 
 
+@pytest.mark.parametrize("listens", [True, False])
+async def test_what_may_be_about_any_of_several_calls_comes_on_the_stream_for_everything_else(listens: bool) -> None:
+    upstream = FakeUpstream(tools=["hold"])
+    async with face_of(Opener(up=[upstream])) as face:
+        client = HttpClient(face)
+        await client.initialize(EVERYTHING)
+        listening = client.listen() if listens else None
+        calls = [client.call("hold"), client.call("hold")]
+        await upstream.hears("tools/call", times=2)
+
+        upstream.say({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": 1}})
+        upstream.say({"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage", "params": {}})
+
+        expected = listening or calls[-1]  # a client that does not listen gets it where it can
+        question = await expected.hears_of("sampling/createMessage")
+        assert await expected.hears_of("notifications/message")
+        client.post({"jsonrpc": "2.0", "id": question["id"], "result": {"role": "assistant"}})
+        assert (await upstream.hears("an answer"))["result"] == {"role": "assistant"}
+        for request in upstream.heard("tools/call"):
+            upstream.say({"jsonrpc": "2.0", "id": request["id"], "result": {"content": []}})
+        for call in calls:
+            await call.ends()
+            assert call is expected or "method" not in call.json
+
+
 async def test_of_two_streams_for_everything_else_the_later_one_gets_it() -> None:
     async with face_of(Opener(up=[FullUpstream()])) as face:
         client = await _client(face)

@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import json
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.features.approvals.config import Approval
 from dynamic_mcp.features.approvals.human import HumanApproval
 from dynamic_mcp.features.approvals.notices import ApprovalNotices
-from dynamic_mcp.features.approvals.queue import ApprovalServer
+from dynamic_mcp.features.approvals.queue import ApprovalServer, Receive
 from dynamic_mcp.features.approvals.step import AskForApproval
 from dynamic_mcp.features.approvals.store import ApprovalDecision, QueuedApproval, Scope
 from dynamic_mcp.identity import LOCAL_USER
@@ -77,7 +77,7 @@ ANSWERS: dict[str, Json] = {
 class FakeQueue(ApprovalServer):
     """The queue without a folder, and the person who sees it."""
 
-    def __init__(self, receive: Callable[[ApprovalDecision], None]) -> None:
+    def __init__(self, receive: Receive) -> None:
         super().__init__(Path(os.devnull), receive)
         self.pending: dict[str, QueuedApproval] = {}
         self.put_count = 0
@@ -249,7 +249,7 @@ class Scene:
             clock=self.clock,
         )
 
-    def _open_server(self, receive: Callable[[ApprovalDecision], None]) -> FakeQueue:
+    def _open_server(self, receive: Receive) -> FakeQueue:
         self._queue = FakeQueue(receive)
         self._is_open.set()
         return self._queue

@@ -94,6 +94,22 @@ def test_a_config_says_where_its_log_is_and_only_its_lines_are_shown(cli: CliRun
     assert len(numbers(cli, "--dir", str(log))) == 30
 
 
+def test_logs_of_several_replicas_are_one_in_the_order_of_time(cli: CliRunner, log: Path) -> None:
+    other = cli.folder / "other"
+    write_log(other, calls(20, begin=YESTERDAY + timedelta(milliseconds=500), every=timedelta(seconds=2)))
+    both = ("--dir", str(log), "--dir", str(other))
+    shown = [json.loads(each) for each in cli.run("audit", *both, "-n", "all").out.splitlines()]
+    assert len(shown) == 50
+    assert [each["at"] for each in shown] == sorted(each["at"] for each in shown)
+    last = cli.run("audit", *both, "-n", "12")
+    assert [json.loads(each) for each in last.out.splitlines()] == shown[-12:]
+    assert last.err == "the last 12 of 50 lines; `-n all` shows all\n"
+    stats = json.loads(cli.run("audit", "stats", *both, "--by", "person", "--json").out)
+    assert sum(each["calls"] for each in stats) == 50
+    exported = cli.run("audit", "export", "--format", "jsonl", *both).out.splitlines()
+    assert [json.loads(each)["at"] for each in exported] == [each["at"] for each in shown]
+
+
 def test_nothing_is_told_from_nothing_such(cli: CliRunner, state: Path) -> None:
     cli.configure({}, settings={"audit": True})
     assert "hint: a call is recorded when it has ended" in cli.run("audit").err

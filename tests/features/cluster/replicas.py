@@ -35,17 +35,21 @@ def as_user(name: str) -> dict[str, str]:
 class Replica:
     """One replica: a proxy with one server, `up`, that listens on a port. `config` changes that of the proxy.
 
-    The server is a fake one for each replica, or at a URL, where `upstream` has one.
+    The server is a fake one for each replica, of the class `server`, or at a URL, where `upstream` has one. Results
+    are cut after `limit` bytes.
     """
 
     def __init__(self, name: str, port: int, peers: Sequence[str], **settings: Any) -> None:  # Any: fields of Cluster
         self.name = name
+        self.peers = peers
+        self.store_url: str | None = None
         self.url = f"http://127.0.0.1:{port}"
-        self.opener = Opener(up=[FullUpstream(name=name)])
+        self.opener = Opener(up=[settings.pop("server", FullUpstream)(name=name)])
         self._cluster = cluster = Cluster(peers=tuple(peers), keys=settings.pop("keys", (KEY,)), name=name)
         upstream, config = settings.pop("upstream", None), settings.pop("config", {})
+        limit = settings.pop("limit", NO_LIMIT)
         self._http = Http(listen=TcpAddress("127.0.0.1", port), **settings)
-        group = group_config("up", answers=CallHandling(validate=None, limit=NO_LIMIT, compact=False))
+        group = group_config("up", answers=CallHandling(validate=None, limit=limit, compact=False))
         if upstream is not None:
             group = replace(group, upstream=Remote(kind=None, url=upstream, headers={}))
         self._config = config_of(
@@ -59,6 +63,7 @@ class Replica:
 
     async def apply(self, *, listen: TcpAddress | None = None, **cluster: Any) -> None:  # Any: fields of Cluster
         """Serve with other settings of the cluster from now on, and at another address if there is one."""
+        self.store_url = cluster.get("store")
         if listen is not None:
             self._http = replace(self._http, listen=listen)
         self._config = replace(self._config, cluster=replace(self._cluster, **cluster))

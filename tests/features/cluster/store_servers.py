@@ -135,6 +135,8 @@ class FaultyProxy:
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
+        self.ask: Callable[[bytes], bytes] = bytes
+        """Turns what the client asks into what the server gets."""
         self.answer: Callable[[bytes], bytes] = bytes
         """Turns what the server answers into what the client gets."""
         self.flows = asyncio.Event()
@@ -173,10 +175,16 @@ class FaultyProxy:
             writer.close()
             return
         self._writers |= {writer, to_server}
-        for work in (self._copy(reader, to_server, lambda data: data), self._copy_back(from_server, writer)):
+        for work in (
+            self._copy(reader, to_server, lambda data: self.ask(data)),
+            self._copy_back(from_server, writer),
+        ):
             task = asyncio.create_task(work)
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+    async def _copy_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await self._copy(reader, writer, lambda data: self.ask(data))
 
     async def _copy_back(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await self._copy(reader, writer, lambda data: self.answer(data), self.flows.wait)

@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.features.cluster.modern_requests import send, uri_in
 from tests.features.cluster.replicas import KEY
 from tests.http_client import HttpClient
 from tests.http_program import HttpProgram, serving_http
 from tests.journeys.remote_server import free_port
 from tests.mcp_client import McpClient, Refused
+from tests.modern_client import call_of
 from tests.program import Json, full, text_of
 from tests.reverse_proxies import NEEDED, Site, caddy_replicas, haproxy_replicas, nginx_replicas, skip_without
 from tests.web import web_client
@@ -92,6 +94,22 @@ async def test_sessions_are_pinned_by_the_name_in_their_ids(balanced: Balanced) 
             for text in ("one", "two"):
                 assert text_of((await client.call("up", "echo", {"text": text}))["result"]) == text
     assert owners == {"a", "b"}, "new sessions go to both"
+    assert await balanced.count_forwarded() == 0
+
+
+async def test_kept_results_of_clients_without_sessions_are_pinned_by_the_name_in_their_uris(
+    balanced: Balanced,
+) -> None:
+    site = {name.title(): value for name, value in balanced.site.headers.items()}
+    long, owners = "x" * 200_000, set()
+    async with HttpClient(balanced.site.origin, tls=balanced.site.tls) as http:
+        for _ in range(6):
+            answer = await send(http, "tools/call", call_of("up", "echo", {"text": long}), site=site)
+            uri = uri_in(answer)
+            owners.add(uri.split(".")[1])
+            read = await send(http, "resources/read", {"uri": uri}, site=site)
+            assert read["result"]["contents"][0]["text"] == long
+    assert owners == {"a", "b"}
     assert await balanced.count_forwarded() == 0
 
 

@@ -11,19 +11,14 @@ import pytest
 from dynamic_mcp.config.access import Access, AccessRule, Effect
 from tests.face.http.modern_parties import LISTEN, headers_for
 from tests.fakes import Json, text_of
+from tests.features.cluster.modern_requests import begin, meta_of, send
 from tests.features.cluster.replicas import BEARER, KEY, Replica, as_user, replicas
 from tests.http_client import HttpClient
 from tests.mcp_client import BOTH, McpStream
-from tests.modern_client import PREFIX, call_of, retry_of
+from tests.modern_client import call_of, retry_of
 from tests.upstreams.modern_http import ModernHttp
 
-_TASKS = f"{PREFIX}tasks"
-_CAPABILITIES: Json = {"elicitation": {"form": {}}, "sampling": {}, "roots": {}, "extensions": {_TASKS: {}}}
-_META: Json = {
-    f"{PREFIX}protocolVersion": "2026-07-28",
-    f"{PREFIX}clientInfo": {"name": "modern", "version": "1"},
-    f"{PREFIX}clientCapabilities": _CAPABILITIES,
-}
+_META = meta_of()
 _YES: Json = {"action": "accept", "content": {"confirm": True}}
 
 
@@ -38,19 +33,12 @@ class Service(NamedTuple):
         self, number: int, method: str, params: Json, *, user: str = "ann", path: str = "/mcp"
     ) -> dict[str, Json]:
         """Send a request of a user to one of the replicas; return its answer."""
-        stream = await self.begin(number, method, params, user=user, path=path)
-        if stream.response.headers["content-type"].startswith("text/event-stream"):
-            return await stream.until(1)
-        answer: dict[str, Json] = json.loads(await stream.response.read())
-        return answer
+        return await send(self.at[number], method, params, user=user, path=path)
 
     async def begin(
         self, number: int, method: str, params: Json, *, user: str = "ann", path: str = "/mcp"
     ) -> McpStream:
-        message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": _META}}
-        headers = {"Accept": BOTH, "Content-Type": "application/json", **headers_for(message), **as_user(user)}
-        response = await self.at[number].request("POST", path, headers, json.dumps(message).encode())
-        return McpStream(response)
+        return await begin(self.at[number], method, params, user=user, path=path)
 
     async def call(self, number: int, tool: str, args: Json = None, **params: Json) -> dict[str, Json]:
         """Call a tool at one of the replicas; return the result."""

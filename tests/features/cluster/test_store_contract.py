@@ -24,7 +24,7 @@ from dynamic_mcp.system.shared_store import (
     StoreSpace,
     Wait,
 )
-from dynamic_mcp.system.store_copies import Copies, Mirror
+from dynamic_mcp.system.store_copies import Mirror
 from tests.features.cluster.store_servers import (
     PROGRAMS,
     StoreServer,
@@ -105,6 +105,21 @@ async def test_a_later_value_replaces_an_earlier_one(one: SharedStore, other: Sh
     found = await one.get(PLAIN, "a")
     assert found is not None
     assert found.version == second
+
+
+@pytest.mark.parametrize("space", [PLAIN, StoreSpace("many", most_listed=2000)])
+async def test_all_entries_of_any_space_can_be_read(one: SharedStore, other: SharedStore, space: StoreSpace) -> None:
+    names = {f"näme {number}:*" for number in range(700)}
+    for name in names:
+        await one.put(space, name, name.encode(), 60)
+    await one.put(StoreSpace(f"{space.name}-2"), "of another space", b"1", 60)
+    await one.put(space, "gone", b"1", 60)
+    await one.delete(space, "gone")
+    found = [each async for each in other.scan(space)]
+    assert {each.name for each in found} == names
+    assert len(found) == len(names)
+    assert all(each.value == each.name.encode() for each in found)
+    assert await one.delete(space, found[0].name, expected=found[0].version)
 
 
 async def test_an_entry_expires(one: SharedStore) -> None:
@@ -306,19 +321,6 @@ async def test_a_mirror_that_is_cancelled_when_a_message_comes_ends(
     keeping.cancel()
     ended, _ = await asyncio.wait([keeping], timeout=5)
     assert ended == {keeping}
-
-
-async def test_a_copy_is_forgotten_when_another_replica_changes_it(one: SharedStore, other: SharedStore) -> None:
-    copies = Copies(one, LISTED, fresh_for_s=1000)
-    await until_heard(one, LISTED)
-    assert await copies.get("a") is None
-    await other.put(LISTED, "a", b"1", 60)
-
-    async def is_known() -> bool:
-        return await copies.get("a") is not None
-
-    await until_true(is_known)
-    copies.close()
 
 
 async def test_a_closed_store_says_so(one: SharedStore) -> None:

@@ -337,7 +337,7 @@ class Post:
     address, port, log_level, is_parked = "192.0.2.1", 1234, "", False
 
     def __init__(self, client: Session, **headers: str) -> None:
-        self.client = self.recipient = client
+        self.client = self.recipient = self.stream = client
         self.headers = {name.encode(): value.encode() for name, value in headers.items()}
 
     def notify(self, frame: Frame) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dynamic_mcp.cli.options import DefaultGroup, output_options, person_option, proxy_options
+from dynamic_mcp.cli.options import DefaultGroup, common_options, output_options, person_option, proxy_options
 from dynamic_mcp.cli.suggestions import completion_items
 
 if TYPE_CHECKING:
@@ -117,3 +117,25 @@ def watch(context: Invocation) -> None:
     from dynamic_mcp.features.approvals.commands.watch import watch_pending
 
     watch_pending(context)
+
+
+@command.command("grants", short_help="List what is allowed for later calls at all replicas.")
+@common_options
+def grants(context: Invocation) -> None:
+    """List what was decided for later calls, where replicas share `settings.cluster.store`."""
+    from dynamic_mcp.features.approvals.commands.grants import list_grants
+
+    list_grants(context)
+
+
+@command.command("revoke", short_help="End what `grants` lists.")
+@click.argument("id", required=False)
+@click.option("--all", "ends_all", is_flag=True, help="End all of it.")
+@common_options
+def revoke(context: Invocation, id: str | None, *, ends_all: bool) -> None:
+    """End what was allowed for later calls, by its ID or all of it, at all replicas within a second."""
+    if (id is None) is not ends_all:
+        raise click.UsageError("give an ID, or --all")
+    from dynamic_mcp.features.approvals.commands.grants import revoke_grants
+
+    revoke_grants(context, id)

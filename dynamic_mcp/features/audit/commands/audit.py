@@ -31,6 +31,15 @@ _dir_option = click.option(
     type=click.Path(),
     help="The directory of the log, for example of a copy. Default: that of the config, else of the user.",
 )
+_dirs_option = click.option(
+    "--dir",
+    "directories",
+    metavar="DIR",
+    multiple=True,
+    type=click.Path(),
+    help="The directory of the log, for example of a copy; again for those of other replicas. Default: that of the"
+    " config, else of the user.",
+)
 
 
 class _AuditGroup(click.Group):
@@ -102,14 +111,14 @@ def command() -> None:
 @_config_argument
 @click.option("-n", "count", metavar="COUNT", default="100", help="How many of the last lines, or all. Default: 100.")
 @click.option("-f", "--follow", "follows", is_flag=True, help="Keep showing new lines until Ctrl-C.")
-@_dir_option
+@_dirs_option
 @common_options
 @_line_options
-def show(context: Invocation, options: LineOptions, *, directory: str | None, follows: bool) -> int:
+def show(context: Invocation, options: LineOptions, *, directories: tuple[str, ...], follows: bool) -> int:
     """Show lines of the audit log."""
     from dynamic_mcp.features.audit.commands.lines import show_lines
 
-    return show_lines(context, options, directory=directory, follows=follows)
+    return show_lines(context, options, directories=directories, follows=follows)
 
 
 @command.command("stats", short_help="Count calls and errors, by tool or by person.")
@@ -117,17 +126,17 @@ def show(context: Invocation, options: LineOptions, *, directory: str | None, fo
 @click.option(
     "--by", type=click.Choice(["person", "group", "tool"]), default="tool", help="What to count by. Default: tool."
 )
-@_dir_option
+@_dirs_option
 @common_options
 @_line_options
-def stats(context: Invocation, options: LineOptions, *, directory: str | None, by: Subject) -> int:
+def stats(context: Invocation, options: LineOptions, *, directories: tuple[str, ...], by: Subject) -> int:
     """Show how much was called, how often it failed or was denied, how long it took, and how large the results were.
 
     Tokens are estimated as bytes / 4.
     """
     from dynamic_mcp.features.audit.commands.lines import show_call_stats
 
-    return show_call_stats(context, options, directory=directory, by=by)
+    return show_call_stats(context, options, directories=directories, by=by)
 
 
 @command.command("export", short_help="Write lines as CSV, OCSF or JSON for another program.")
@@ -136,14 +145,14 @@ def stats(context: Invocation, options: LineOptions, *, directory: str | None, b
 @click.option("-o", "--output", metavar="FILE", type=click.Path(dir_okay=False), help="Where to. Default: stdout.")
 @click.option("-f", "--force", "must_replace", is_flag=True, help="Replace the file if it exists.")
 @click.option("-n", "count", metavar="COUNT", default="all", help="How many of the last lines. Default: all.")
-@_dir_option
+@_dirs_option
 @common_options
 @_line_options
 def export(
     context: Invocation,
     options: LineOptions,
     *,
-    directory: str | None,
+    directories: tuple[str, ...],
     form: str,
     output: str | None,
     must_replace: bool,
@@ -151,7 +160,9 @@ def export(
     """Write lines for another program: as CSV, OCSF (API Activity), or as they are."""
     from dynamic_mcp.features.audit.commands.lines import export_lines
 
-    return export_lines(context, options, directory=directory, form=form, output=output, must_replace=must_replace)
+    return export_lines(
+        context, options, directories=directories, form=form, output=output, must_replace=must_replace
+    )
 
 
 @command.command("verify")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import json
 import os
 import select
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -140,16 +143,55 @@ def find_directory(context: Invocation, directory: str | None) -> Path:
     return settings.path if settings is not None and settings.path is not None else paths.state_dir() / "audit"
 
 
+def _find_directories(context: Invocation, directories: Sequence[str]) -> list[Path]:
+    """Return the directories of the logs to read as one. Raises DynamicMcpError."""
+    return [find_directory(context, each) for each in directories or (None,)]
+
+
+class _Logs:
+    """The logs in several directories, such as those of replicas, as one in the order of time."""
+
+    def __init__(self, indexes: Sequence[AuditIndex]) -> None:
+        self._indexes = indexes
+
+    def find(self, wanted: LineFilter, most: int | None) -> Iterator[StoredLine]:
+        """Yield matching lines, the oldest first: all, or only the last ones."""
+        found = heapq.merge(*(_with_times(each.find(wanted, most)) for each in self._indexes), key=itemgetter(0))
+        lines = (line for _, line in found)
+        return lines if most is None else iter(deque(lines, most))
+
+    def count(self, wanted: LineFilter) -> int:
+        return sum(each.count(wanted) for each in self._indexes)
+
+    def count_calls(self, wanted: LineFilter, by: Subject) -> list[CallCount]:
+        return [count for each in self._indexes for count in each.count_calls(wanted, by)]
+
+    def follow(self, wanted: LineFilter) -> Iterator[list[StoredLine]]:
+        """Yield the lines that are new since the last time, again and again."""
+        for more in zip(*(each.follow(wanted) for each in self._indexes), strict=True):
+            yield [line for _, line in heapq.merge(*map(_with_times, more), key=itemgetter(0))]
+
+
+def _with_times(lines: Iterable[StoredLine]) -> Iterator[tuple[str, StoredLine]]:
+    """Yield lines of one log with their times; one that cannot be read has that of the one before."""
+    at = ""
+    for line in lines:
+        at = max(at, line.record.at)
+        yield at, line
+
+
 @contextmanager
-def _open_index(context: Invocation, directory: Path) -> Iterator[AuditIndex]:
-    """Open the index of a log, up to date, with progress on a terminal."""
-    index = AuditIndex(directory)
-    try:
-        with ReadProgress(context, "indexing the audit log") as progress:
-            index.refresh(progress.report)
-        yield index
-    finally:
-        index.close()
+def _open_logs(context: Invocation, directories: Iterable[Path]) -> Iterator[_Logs]:
+    """Open the indexes of logs, up to date, with progress on a terminal."""
+    with ExitStack() as stack:
+        indexes = []
+        for each in directories:
+            index = AuditIndex(each)
+            stack.callback(index.close)
+            with ReadProgress(context, "indexing the audit log") as progress:
+                index.refresh(progress.report)
+            indexes.append(index)
+        yield _Logs(indexes)
 
 
 class ReadProgress(ExitStack):
@@ -172,15 +214,15 @@ class ReadProgress(ExitStack):
 # --- showing ------------------------------------------------------------------------------------------------
 
 
-def show_lines(context: Invocation, options: LineOptions, *, directory: str | None, follows: bool) -> int:
+def show_lines(context: Invocation, options: LineOptions, *, directories: Sequence[str], follows: bool) -> int:
     """Print the matching lines, and with `follows` new ones as they come; return the exit code."""
-    place, wanted, most = find_directory(context, directory), options.parse(context), options.parse_count()
-    with _open_index(context, place) as index:
-        lines = list(index.find(wanted, most))
+    places, wanted, most = _find_directories(context, directories), options.parse(context), options.parse_count()
+    with _open_logs(context, places) as logs:
+        lines = list(logs.find(wanted, most))
         if follows:
             _print_each(context.out, lines)
             pause = _pause_for(context.out)
-            for more in index.follow(wanted):
+            for more in logs.follow(wanted):
                 _print_each(context.out, more)
                 if not pause():
                     return 0
@@ -188,14 +230,15 @@ def show_lines(context: Invocation, options: LineOptions, *, directory: str | No
             _print_each(context.out, lines)
         elif lines:
             context.out.print_table(_COLUMNS, [_cells(each.record) for each in lines])
-        if most is not None and len(lines) == most and (count := index.count(wanted)) > most:
+        if most is not None and len(lines) == most and (count := logs.count(wanted)) > most:
             context.out.say(f"the last {most} of {count:,} lines; `-n all` shows all")
-    if not lines and not place.is_dir():
-        is_on = directory is None and find_settings(context) is not None
+    where = " and ".join(f"`{each}`" for each in places)
+    if not lines and not any(each.is_dir() for each in places):
+        is_on = not directories and find_settings(context) is not None
         hint = "a call is recorded when it has ended" if is_on else "`settings.audit` in a config turns it on"
-        context.out.say(f"there is no audit log in `{place}` yet\nhint: {hint}")
+        context.out.say(f"there is no audit log in {where} yet\nhint: {hint}")
     elif not lines:
-        context.out.say(f"the audit log in `{place}` has no {'such ' if wanted != LineFilter() else ''}lines")
+        context.out.say(f"the audit log in {where} has no {'such ' if wanted != LineFilter() else ''}lines")
     return 0
 
 
@@ -282,10 +325,10 @@ class CallStats(Struct, frozen=True):
     tokens: int
 
 
-def show_call_stats(context: Invocation, options: LineOptions, *, directory: str | None, by: Subject) -> int:
+def show_call_stats(context: Invocation, options: LineOptions, *, directories: Sequence[str], by: Subject) -> int:
     """Print the figures, most calls first; return the exit code."""
-    with _open_index(context, find_directory(context, directory)) as index:
-        counts = index.count_calls(options.parse(context), by)
+    with _open_logs(context, _find_directories(context, directories)) as logs:
+        counts = logs.count_calls(options.parse(context), by)
     names = ("group", "tool") if by == "tool" else (by,)
     stats = sorted(summarize(counts, len(names)), key=lambda each: (-each.calls, each.key))
     context.out.print_rows(
@@ -347,7 +390,7 @@ def export_lines(
     context: Invocation,
     options: LineOptions,
     *,
-    directory: str | None,
+    directories: Sequence[str],
     form: str,
     output: str | None,
     must_replace: bool = False,
@@ -358,8 +401,8 @@ def export_lines(
     """
     if output is not None and not must_replace and Path(output).is_file():
         raise DynamicMcpError(f"`{output}` exists and was not changed", hint="--force replaces it")
-    with _open_index(context, find_directory(context, directory)) as index:
-        lines = index.find(options.parse(context), options.parse_count())
+    with _open_logs(context, _find_directories(context, directories)) as logs:
+        lines = logs.find(options.parse(context), options.parse_count())
         texts = export(lines, form, version=__version__)
         if output is None:
             for text in texts:

@@ -71,3 +71,36 @@ def reseal(context: Invocation, config: str | None) -> int:
         if done.unreadable:
             context.out.say(f"{done.unreadable} can be opened with none of `keys`, and are left alone")
     return 1 if done.unreadable else 0
+
+
+@command.command("migrate", short_help="Take the files of this machine into the shared store, or back.")
+@click.argument("config", required=False, type=click.Path())
+@click.option("--back", "is_back", is_flag=True, help="Take what is in the store into the files of this machine.")
+@click.option("--dry-run", "is_dry", is_flag=True, help="Say what would be taken, and change nothing.")
+@click.option("--overwrite", is_flag=True, help="Replace what differs where it is taken to.")
+@common_options
+def migrate(context: Invocation, config: str | None, *, is_back: bool, is_dry: bool, overwrite: bool) -> int:
+    """Take what this machine keeps for a config into `settings.cluster.store`: tokens, logins and the like.
+
+    Nothing is deleted where it was. What was revoked at either place ends at both. Anything else that differs stays,
+    unless you say --overwrite. If it is interrupted, do it again. Exits with 1 if something was left because it
+    differs.
+    """
+    from dynamic_mcp.cli.runner import run
+    from dynamic_mcp.features.cluster.migrations import migrate_all
+
+    read = with_config_argument(context, config).read_config()
+    if getattr(read.cluster, "store", None) is None:
+        raise DynamicMcpError(f"`{read.file}` has no `settings.cluster.store`", hint="docs/scaling.md shows one")
+    with context.out.progress("migrating"):
+        done = run(migrate_all(read, to_store=not is_back, overwrites=overwrite, is_dry=is_dry))
+    columns = ("WHAT", "FOUND", "WOULD BE TAKEN" if is_dry else "TAKEN", "THERE ALREADY", "ENDED", "DIFFERENT")
+    counts = [(each.found, each.taken, each.there, each.ended, len(each.different)) for each in done]
+    rows = [[each.label, *map(str, numbers)] for each, numbers in zip(done, counts, strict=True)]
+    context.out.print_rows(done, columns, rows)
+    for each in done:
+        for name in each.different:
+            context.out.say(f"not taken, since another one is there: {each.label}, {name}")
+        if each.note and each.taken:
+            context.out.say(f"note: {each.label}: {each.note}")
+    return 1 if any(each.different for each in done) else 0

@@ -1,7 +1,7 @@
-"""The ids of tasks of modern clients, which name the replica that began them: `d1.<replica>.<MAC>.<id>`.
+"""The ids of what one replica has for a client, such as a task: `d1.<replica>.<MAC>.<id>`.
 
-The MAC covers the principal and the path, as in ids of sessions, so any replica knows whose a task is. What follows
-is the id as it would be without replicas, by which another replica finds the task if the one that began it is gone.
+The MAC covers the principal and the path, as in ids of sessions, so any replica knows whose it is. What follows
+is the id as it would be without replicas, by which another replica may find it if the one that is named is gone.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _VERSION = "d1"
 _MAC_BYTES = 16
 
 
-class TaskIds:
-    """Signs ids of tasks of the replica `name`, and reads those of all replicas that share a key."""
+class ClientIds:
+    """Signs ids for one purpose at the replica `name`, and reads those of all replicas that share a key."""
 
-    def __init__(self, name: str, keys: Sequence[str]) -> None:
+    def __init__(self, name: str, keys: Sequence[str], purpose: bytes) -> None:
         self._name = name
-        self._keys = KeyRing(keys, b"task ids", size=_MAC_BYTES)
+        self._keys = KeyRing(keys, purpose, size=_MAC_BYTES)
 
     def sign(self, id: str, client: Client) -> str:
         begin = f"{_VERSION}.{self._name}"
