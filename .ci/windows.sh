@@ -62,7 +62,8 @@ LAUNCHER
 # its process on Windows.
 part=(tests/config tests/system tests/mcp_wire tests/groups tests/tools tests/importer/test_cases.py
   tests/upstream/test_{batch,job}.py tests/face/test_{listener,shared_daemon,window}.py
-  tests/process/test_protocol.py tests/cli/test_call.py tests/cli/test_completion.py)
+  tests/features/audit/test_{keeper,log,recorder}.py tests/features/approvals/test_store.py tests/oauth/test_store.py
+  tests/process/test_{http,protocol,reload}.py tests/cli/test_call.py tests/cli/test_completion.py)
 
 # in a directory that is new: pytest's own, which it makes and removes by number, is not always closed at the end
 [ "${1:-}" = --python ] || rm -rf "$WINEPREFIX/drive_c/tests"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import ctypes
 import json
 import os
 import signal
@@ -124,7 +125,12 @@ sys.exit(run(sys.argv[1:]))
 @pytest.fixture
 def windows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
-    monkeypatch.setitem(sys.modules, "win32api", SimpleNamespace(GetUserName=lambda: "bob"))
+    monkeypatch.setattr(ctypes, "WinDLL", lambda name: SimpleNamespace(GetUserNameW=_tell_user), raising=False)
+
+
+def _tell_user(buffer: ctypes.Array[ctypes.c_wchar], size: object) -> bool:
+    buffer.value = "bob"
+    return True
 
 
 @pytest.mark.usefixtures("windows")

@@ -71,6 +71,7 @@ def _changed(file: Path) -> FileError:
 
 
 def _replace(target: Path, data: bytes, *, is_private: bool) -> None:
+    _require_writable(target)
     descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:100]}-")
     written = Path(name)
     try:
@@ -84,6 +85,13 @@ def _replace(target: Path, data: bytes, *, is_private: bool) -> None:
     except BaseException:
         written.unlink(missing_ok=True)
         raise
+
+
+def _require_writable(target: Path) -> None:
+    if not target.exists():
+        return
+    if not os.access(target, os.W_OK) or not target.stat().st_mode & 0o222:  # root could write even read-only files
+        raise PermissionError(None, "it is read-only")
 
 
 def _copy_access(written: Path, target: Path, *, is_private: bool) -> None:
@@ -107,8 +115,6 @@ def _copy_attributes(written: Path, target: Path, *, is_private: bool) -> None:
             os.umask(mask)
             written.chmod(0o666 & ~mask)
         return
-    if not os.access(target, os.W_OK) or not before.st_mode & 0o222:  # root could write even read-only files
-        raise PermissionError(None, "it is read-only")
     now = written.stat()
     if hasattr(os, "chown") and (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid):
         os.chown(written, before.st_uid, before.st_gid)
