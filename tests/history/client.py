@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import weakref
+from collections import Counter
 from collections.abc import Callable
 
 from tests.history.harness import Host, Line
@@ -28,6 +30,10 @@ from tests.history.record import (
 
 CAPABILITIES: Json = {"sampling": {}, "elicitation": {}, "roots": {}}
 _APPS: Json = {"extensions": {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}}}
+
+
+# How long to wait at the end for log lines whose calls were answered.
+_LOGS_WITHIN_S = 2.0
 
 
 class RequestInterrupted(Exception):
@@ -54,6 +60,9 @@ class Client:
         self._next = 0
         self._patience_s = patience_s
         self._answers: dict[int, asyncio.Future[dict[str, Json]]] = {}
+        self._logging: dict[int, Operation] = {}  # those whose log lines must come
+        self._logs: Counter[Nonce] = Counter()
+        self._answered: set[int] = set()
 
     async def open(self, host: Host) -> None:
         """Connect and shake hands."""
@@ -68,6 +77,8 @@ class Client:
 
     async def close(self, how: str = "") -> list[weakref.ref[object]]:
         """End the session, whatever is in flight; the history gets `how`."""
+        if not how:
+            await self._hear_logs()
         self.is_closed = True
         references = await self.line.close()
         self._history.close(self.name, how)
@@ -75,6 +86,13 @@ class Client:
             answer.cancel()
         del self.line
         return references
+
+    async def _hear_logs(self) -> None:
+        """Wait for log lines that come over another stream than the answers: nothing orders the two."""
+        due = [each for number, each in self._logging.items() if number in self._answered]
+        with contextlib.suppress(TimeoutError):  # then the checker says what is missing
+            async with patience(min(self._patience_s, _LOGS_WITHIN_S)):
+                await self._history.until(lambda: all(self._logs[each.nonce] >= each.logs for each in due))
 
     def operation(self, name: str, expect: Expect = Expect.NONCE, **facts: Json) -> Operation:
         """Return the next operation; its number is also the id of its request and its token."""
@@ -87,6 +105,8 @@ class Client:
         meta: dict[str, Json] = {"nonce": str(operation.nonce)}
         if operation.token is not None:
             meta["progressToken"] = operation.token
+        if operation.logs:
+            self._logging[number] = operation
         answer = self._answers[number] = asyncio.get_running_loop().create_future()
         self._write({"id": number, "method": method, "params": {**params, "_meta": meta}}, operation)
         return answer
@@ -151,6 +171,9 @@ class Client:
             asyncio.get_running_loop().call_soon(self._answer, message, line)
         elif "id" in message and (answer := self._answers.get(message["id"])) and not answer.done():
             answer.set_result(message)
+            self._answered.add(message["id"])
+        elif message.get("method") == "notifications/message":
+            self._logs.update(nonces_in(line))
         elif message.get("method") == "notifications/resources/updated":
             self.updates.append(message["params"]["uri"])
 

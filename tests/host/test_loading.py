@@ -18,9 +18,8 @@ from dynamic_mcp.host.loading import list_modules
 PACKAGE = Path(str(dynamic_mcp.__file__)).parent
 # Rooms of commands, of which no server is made.
 COMMANDS = {"cli", "doctor", "features", "importer"}
-# Where the config asks for them, these are loaded at the start; the event loop is made before all else. On Windows,
-# access control lists and jobs need the last one.
-AT_THE_START = {"cel_expr_python", "keyring", "opentelemetry", "platformdirs", "uvloop", "win32api"}
+# Where the config asks for them, these are loaded at the start; the event loop is made before all else.
+AT_THE_START = {"cel_expr_python", "keyring", "opentelemetry", "platformdirs", "uvloop"}
 
 
 def config(tmp_path: Path, server: str) -> Config:
