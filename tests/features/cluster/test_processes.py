@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.features.cluster.replicas import KEY, RoundRobin
+from tests.features.cluster.store_servers import StoreServer
 from tests.http_client import Disconnected, HttpClient
 from tests.http_program import HttpProgram, serving_http
 from tests.journeys.remote_server import free_port
@@ -36,6 +37,7 @@ class Service:
         self.server = server
         self.ports = {"a": free_port(), "b": free_port()}
         self.programs: dict[str, HttpProgram] = {}
+        self.cluster: Json = {}  # more of `settings.cluster`
         self.urls = [f"http://127.0.0.1:{port}" for port in self.ports.values()]
         self._folder = folder
         self._stack = contextlib.AsyncExitStack()
@@ -45,7 +47,7 @@ class Service:
         """Run a gateway, of the program or of a copy of it."""
         folder = self._folder / name
         folder.mkdir(exist_ok=True)
-        cluster = {"name": name, "peers": self.urls, "keys": [KEY]}
+        cluster = {"name": name, "peers": self.urls, "keys": [KEY], **self.cluster}
         servers = {"up": {"url": self.server.url_of("up")}}
         port = self.ports[name]
         settings = {"cluster": cluster}
@@ -74,16 +76,25 @@ async def service(tmp_path: Path) -> AsyncIterator[Service]:
 
 
 class Caller:
-    """A client that calls again and again, beginning a new session where it must; it records each outcome."""
+    """A client that calls again and again, beginning a new session where it must; it records each outcome.
 
-    def __init__(self, number: int, urls: list[str]) -> None:
+    With `keeps_session`, it goes on with its session on another connection if one is cut.
+    """
+
+    def __init__(self, number: int, urls: list[str], *, keeps_session: bool = False) -> None:
+        self.keeps_session = keeps_session
         self.answered: list[str] = []
         self.may_have_run: list[str] = []
         self.refused: list[str] = []
         self.wrong: list[Json] = []
-        self.http = RoundRobin(*urls)
+        self.http = RoundRobin(*urls[number % len(urls) :], *urls[: number % len(urls)])
         self._texts = (f"{number}-{n}" for n in itertools.count())
         self._client: McpClient | None = None
+
+    @property
+    def session(self) -> str:
+        """The id of its session; empty while it has none."""
+        return "" if self._client is None else self._client.id
 
     async def run(self, until: asyncio.Event) -> None:
         while not until.is_set():
@@ -101,7 +112,8 @@ class Caller:
                 self._client = None
             except (OSError, Disconnected):  # as a balancer would see it
                 self.may_have_run.append(text)
-                self._client = None
+                if not self.keeps_session:
+                    self._client = None
             else:
                 self._take(text, answer)
 
@@ -133,6 +145,31 @@ async def test_a_replica_that_is_killed_under_load_loses_and_doubles_no_call_sil
         await check_calls(service, callers)
         assert any(each.may_have_run for each in callers), "no call was in flight when it was killed"
         assert survivor.process.returncode is None
+
+
+async def test_sessions_of_a_replica_that_is_killed_under_load_go_on_at_another_one(
+    service: Service, redis: StoreServer
+) -> None:
+    redis.ask("FLUSHALL")
+    service.cluster["store"] = redis.url
+    enough = asyncio.Event()
+    callers = [Caller(number, service.urls, keeps_session=True) for number in range(_CLIENTS)]
+    async with service.gateway("b"):
+        async with contextlib.AsyncExitStack() as stack:
+            killed = await stack.enter_async_context(service.gateway("a"))
+            tasks = [asyncio.create_task(each.run(enough)) for each in callers]
+            for each in callers:
+                await have_answered([each], 10)
+            moving = {each: each.session for each in callers if each.session.startswith("d1.a.")}
+            assert moving
+            killed.is_ending = killed.is_killed = True
+            killed.process.kill()
+            before = sum(len(each.answered) for each in moving)
+            await have_answered([*moving], before + 200)
+            enough.set()
+            await asyncio.gather(*tasks)
+        await check_calls(service, callers)
+    assert {each: each.session for each in moving} == moving, "each session has gone on"
 
 
 async def test_a_replica_that_hangs_holds_up_its_own_sessions_alone(service: Service) -> None:
