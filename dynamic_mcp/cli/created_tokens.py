@@ -10,7 +10,7 @@ from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.face.auth.token_store import StoredToken, token_store
-from dynamic_mcp.proxy.shared_store import has_shared_store, open_shared_store
+from dynamic_mcp.proxy.shared_store import has_shared_store, using_shared_store
 
 if TYPE_CHECKING:
     from dynamic_mcp.face.auth.shared_tokens import SharedTokenStore
@@ -67,9 +67,5 @@ class _TokensOfReplicas:
     async def _with_store(self, work: Callable[[SharedTokenStore], Awaitable[T]]) -> T:
         from dynamic_mcp.face.auth.shared_tokens import SharedTokenStore
 
-        store = await open_shared_store(self._config)
-        assert store is not None, "its config names one"
-        try:
+        async with using_shared_store(self._config) as store:
             return await work(SharedTokenStore(store))
-        finally:
-            await store.close()

@@ -29,7 +29,7 @@ from dynamic_mcp.oauth.bearer import BearerCredentials
 from dynamic_mcp.oauth.credentials import Login, Token
 from dynamic_mcp.oauth.store import list_persons
 from dynamic_mcp.oauth.user_logins import login_command, login_folder
-from dynamic_mcp.proxy.shared_store import has_shared_store, open_shared_store
+from dynamic_mcp.proxy.shared_store import has_shared_store, using_shared_store
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.system.text import os_reason
@@ -175,15 +175,13 @@ async def _opened(group: _RemoteGroup) -> AsyncIterator[ReplicaLogins | None]:
         return
     from dynamic_mcp.oauth.replica_logins import ReplicaLogins
 
-    store = await open_shared_store(group.config)
-    assert store is not None, "the config names one"
-    logins = ReplicaLogins(store)
-    group.bearer.use_store(logins.open(group.remote))
-    try:
-        yield logins
-    finally:
-        await logins.close()
-        await store.close()
+    async with using_shared_store(group.config) as store:
+        logins = ReplicaLogins(store)
+        group.bearer.use_store(logins.open(group.remote))
+        try:
+            yield logins
+        finally:
+            await logins.close()
 
 
 def _of_person(group: _RemoteGroup, person: Principal) -> _RemoteGroup:

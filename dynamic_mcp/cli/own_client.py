@@ -24,7 +24,7 @@ from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.oauth.user_logins import login_command, open_logins
 from dynamic_mcp.proxy.client_group import ViewedGroup
 from dynamic_mcp.proxy.proxy import Proxy
-from dynamic_mcp.proxy.shared_store import has_shared_store, open_shared_store
+from dynamic_mcp.proxy.shared_store import has_shared_store, using_shared_store
 from dynamic_mcp.session.client_connection import ClientConnection, ClientOrigin
 from dynamic_mcp.session.command_messages import upstream_error
 from dynamic_mcp.session.legacy import Session
@@ -139,16 +139,15 @@ async def _observed(proxy: Proxy, config: Config) -> AsyncIterator[None]:
 @contextlib.asynccontextmanager
 async def _shared(logins: Logins, config: Config) -> AsyncIterator[None]:
     """Use the logins that replicas share, if the config names a store."""
-    store = await open_shared_store(config) if has_shared_store(config) else None
-    if store is None:
+    if not has_shared_store(config):
         yield
         return
-    logins.share(store)
-    try:
-        yield
-    finally:
-        await logins.settle()
-        await store.close()
+    async with using_shared_store(config) as store:
+        logins.share(store)
+        try:
+            yield
+        finally:
+            await logins.settle()
 
 
 def _save_catalogs(client: OwnClient, catalog_store: CatalogStore) -> None:

@@ -136,6 +136,12 @@ class Group:
         return self._catalog.asks
 
     @property
+    def knows_sessions(self) -> bool:
+        """True if the upstream knows the session of each client, so that what it says may depend on that."""
+        share = self.config.share
+        return share is Share.SESSION or (share is Share.AUTO and self.asks)
+
+    @property
     def changes(self) -> int:
         """The number of times that the upstream has reported changed tools or resources."""
         return self._catalog.changes

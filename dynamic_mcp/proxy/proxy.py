@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Raw, structs
 
 from dynamic_mcp.client import OURSELVES, Client, User
-from dynamic_mcp.config.resolved import Config, Program, Share
+from dynamic_mcp.config.resolved import Config, Program
 from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.features.table import FEATURES, Feature
 from dynamic_mcp.groups.assignment import Place
@@ -701,6 +701,4 @@ class Proxy:
 
 def _is_same_elsewhere(group: Group) -> bool:
     """Return whether a session can use a server over another process as it does over this one."""
-    config = group.config
-    is_own = config.share is Share.SESSION or (config.share is Share.AUTO and group.asks)
-    return not is_own and not isinstance(config.upstream, Program)
+    return not group.knows_sessions and not isinstance(group.config.upstream, Program)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from dynamic_mcp.config.resolved import Config
@@ -18,6 +20,17 @@ async def open_shared_store(config: Config) -> SharedStore | None:
         return None
     store: SharedStore | None = await feature.load(feature.store).open_store(config.cluster, config.file.parent)
     return store
+
+
+@contextlib.asynccontextmanager
+async def using_shared_store(config: Config) -> AsyncIterator[SharedStore]:
+    """Use the store that a config names, and close it."""
+    store = await open_shared_store(config)
+    assert store is not None, "the config names one"
+    try:
+        yield store
+    finally:
+        await store.close()
 
 
 def has_shared_store(config: Config) -> bool:

@@ -41,7 +41,14 @@ from dynamic_mcp.face.http.options import HttpOptions
 from dynamic_mcp.face.http.paths import Paths, Route, ServedEndpoint
 from dynamic_mcp.face.http.post import Post
 from dynamic_mcp.face.http.replay import KEEP_FOR_S, ReplayBudget
-from dynamic_mcp.face.http.responses import RETRY_AFTER, Headers, refusal, too_long, with_headers
+from dynamic_mcp.face.http.responses import (
+    RETRY_AFTER,
+    SESSION_NOT_FOUND,
+    Headers,
+    refusal,
+    too_long,
+    with_headers,
+)
 from dynamic_mcp.face.http.session import ENDED, HttpSession
 from dynamic_mcp.face.http.stream import OldStream
 from dynamic_mcp.identity import Authentication
@@ -100,10 +107,6 @@ def _make_cards(options: HttpOptions) -> ServerCards | None:
 
 def _not_found() -> Response:
     return refusal(404, "not found")
-
-
-def _session_not_found() -> Response:
-    return refusal(404, "session not found; start a new one with `initialize`")
 
 
 class HttpFace:
@@ -372,9 +375,9 @@ class HttpFace:
             return refusal(400, "missing header `Mcp-Session-Id`; start a session with `initialize`")
         session = self._sessions.get(id)
         if session is None:
-            return self._find_elsewhere(arrival, id) or _session_not_found()
+            return self._find_elsewhere(arrival, id) or SESSION_NOT_FOUND
         if session.is_old or not session.belongs_to(arrival):
-            return _session_not_found()
+            return SESSION_NOT_FOUND
         handed_over = self.moves.hand_over(session, arrival) if self.is_draining and self.moves is not None else None
         if handed_over is not None:
             return handed_over

@@ -10,13 +10,21 @@ from dynamic_mcp.face.http.arrival import Arrival
 from dynamic_mcp.face.http.authenticator import Outcome, Page, PageRequest
 from dynamic_mcp.face.http.body_budget import BodyBudget, BodyHold
 from dynamic_mcp.face.http.exchange import BodyReceiver, Exchange, RequestHead, Response
-from dynamic_mcp.face.http.responses import RETRY_AFTER, Headers, refusal, too_long, with_headers
+from dynamic_mcp.face.http.responses import RETRY_AFTER, SESSION_NOT_FOUND, Headers, refusal, too_long, with_headers
 from dynamic_mcp.identity import Authentication
 from dynamic_mcp.system.task_set import TaskSet
 
 log = logging.getLogger(__name__)
 
 _MAX_PAGE_BYTES = 64 << 10
+
+
+def hand_body(body: bytes, receiver: BodyReceiver) -> None:
+    """Give a body that was kept to what takes it, if that takes one of this length."""
+    if len(body) > receiver.max_body_bytes:
+        receiver.refuse_body()
+    else:
+        receiver.receive_body(body)
 
 
 class DeferredRequest:
@@ -66,12 +74,8 @@ class DeferredRequest:
             return
         receiver = self._receiver = self._serve(outcome.result())
         assert self._body is not None
-        if receiver is None:
-            return
-        if len(self._body) > receiver.max_body_bytes:
-            receiver.refuse_body()
-        else:
-            receiver.receive_body(self._body)
+        if receiver is not None:
+            hand_body(self._body, receiver)
 
 
 class RecoveredRequest:
@@ -121,13 +125,10 @@ class RecoveredRequest:
         if not self._is_connected:
             return
         if found is None or isinstance(found, Response):
-            self._respond(found or refusal(404, "session not found; start a new one with `initialize`"))
+            self._respond(found or SESSION_NOT_FOUND)
             return
         self._receiver = found
-        if len(body) > found.max_body_bytes:
-            found.refuse_body()
-        else:
-            found.receive_body(body)
+        hand_body(body, found)
 
     def _respond(self, response: Response) -> None:
         self._arrival.exchange.respond(with_headers(response, self._cors))

@@ -37,6 +37,9 @@ def refusal(
     return Response(status, JSON + headers, body)
 
 
+SESSION_NOT_FOUND = refusal(404, "session not found; start a new one with `initialize`")
+
+
 def too_long(most_bytes: int) -> Response:
     """Return the refusal of a message over the size limit."""
     return refusal(413, f"a message may have at most {most_bytes} bytes")

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from msgspec import Raw, Struct
 
-from dynamic_mcp.config.resolved import Config, Share
+from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.features.cache.clearing import ClearingMarks
 from dynamic_mcp.features.cache.kept_results import ABANDONED, Abandoned, Flight, KeptResult, KeptResults, prepare
 from dynamic_mcp.features.cache.rules import CacheRules, KeepRule, list_rules
@@ -293,15 +293,10 @@ class ResultCache(Step):
         shared = (call.method, name, digest, params_key, *self._circumstances(call, name))
         personal = (*shared, call.request.principal)
         tool, key_bytes = name if digest else "", len(name) + len(params_key)
-        if self.services.shared_store is None or self._has_session(call.group.group):
+        if self.services.shared_store is None or call.group.group.knows_sessions:
             return _Slot(rule, store, shared, personal, tool, digest, key_bytes)
         parts = (rule.key, call.method, name, digest.hex(), params_key.hex(), call.request.revision.name)
         return _Slot(rule, store, shared, personal, tool, digest, key_bytes, key(call.group.group.config), parts)
-
-    def _has_session(self, group: Group) -> bool:
-        """Return whether results may depend on the session of a client."""
-        share = group.config.share
-        return share is Share.SESSION or (share is Share.AUTO and group.asks)
 
     def _circumstances(self, call: UpstreamRequest, name: str) -> tuple[Hashable, ...]:
         """Return what else a result may depend on: the server, its session, the protocol, and changes."""
@@ -310,7 +305,7 @@ class ResultCache(Step):
         if history is None:
             history = self._histories[group] = _GroupHistory()
             self._has_kept = True
-        session = client.id if self._has_session(group) else None
+        session = client.id if group.knows_sessions else None
         updates = history.updates.get(name, 0) if history.updates else 0
         return history.id, history.writes, updates, group.changes, session, call.request.revision.name
 

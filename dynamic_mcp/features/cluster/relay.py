@@ -15,11 +15,20 @@ from dynamic_mcp.face.http import limits
 from dynamic_mcp.face.http.arrival import Arrival, Arrived
 from dynamic_mcp.face.http.body_budget import BodyBudget, BodyHold
 from dynamic_mcp.face.http.cluster import PEER_PATH
+from dynamic_mcp.face.http.deferred import hand_body
 from dynamic_mcp.face.http.exchange import BodyReceiver, RequestHead, Response
 from dynamic_mcp.face.http.forwarding import Forwarding
 from dynamic_mcp.face.http.messages import parse_message
 from dynamic_mcp.face.http.paths import Route
-from dynamic_mcp.face.http.responses import JSON, RETRY_AFTER, Headers, refusal, too_long, with_headers
+from dynamic_mcp.face.http.responses import (
+    JSON,
+    RETRY_AFTER,
+    SESSION_NOT_FOUND,
+    Headers,
+    refusal,
+    too_long,
+    with_headers,
+)
 from dynamic_mcp.features.cluster.hop import FIELD
 from dynamic_mcp.features.cluster.peer_connection import NoConnectionLeft, PeerConnection
 from dynamic_mcp.features.cluster.peers import ReplicaFinder
@@ -43,7 +52,6 @@ _OF_CONNECTION = frozenset(
 _NOT_SENT = _OF_CONNECTION | {b"content-length", b"expect", FIELD}
 _NOT_ANSWERED = _OF_CONNECTION | {b"content-length", b"date", FIELD}
 _BUSY = "too much waits to be passed on to the replica of this session"
-_GONE = "session not found; start a new one with `initialize`"
 
 
 class Passage(Struct):
@@ -234,15 +242,12 @@ class Relay(Arrived):
         if self._has_ended:
             return
         if found is None or isinstance(found, Response):
-            self._respond(found or refusal(404, _GONE))
+            self._respond(found or SESSION_NOT_FOUND)
             return
         body = self._body
         self._finish()
         self._successor = found
-        if len(body) > found.max_body_bytes:
-            found.refuse_body()
-        else:
-            found.receive_body(body)
+        hand_body(body, found)
 
     def _send(self, connection: PeerConnection) -> None:
         self._connection = connection
@@ -273,7 +278,7 @@ class Relay(Arrived):
         self._heard_at = self._read_at = asyncio.get_running_loop().time()
         if status == 403 and any(name == FIELD for name, _ in headers):  # it does not believe us, and has not read it
             log.warning("the replica `%s` refuses what is passed on to it; its log says why", self.owner)
-            self._respond(refusal(404, _GONE))
+            self._respond(SESSION_NOT_FOUND)
             if self._connection is not None:
                 self._connection.abort()
             return
@@ -329,7 +334,7 @@ class Relay(Arrived):
 
     def _lost(self) -> Response:
         if self.arrival.head.method != "POST":
-            return refusal(404, _GONE)
+            return SESSION_NOT_FOUND
         why = f"the replica `{self.owner}`, which had this session, ended or fell silent; the call may have run"
         id = self._request_id()
         if id is None:

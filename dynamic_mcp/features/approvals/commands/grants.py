@@ -15,7 +15,7 @@ from dynamic_mcp.features.approvals.commands.view import format_seconds
 from dynamic_mcp.features.approvals.shared_grants import GRANTS, SharedGrant
 from dynamic_mcp.features.approvals.store import parse_id
 from dynamic_mcp.identity import LOCAL
-from dynamic_mcp.proxy.shared_store import has_shared_store, open_shared_store
+from dynamic_mcp.proxy.shared_store import has_shared_store, using_shared_store
 from dynamic_mcp.system.blank import reveal
 from dynamic_mcp.system.shared_store import SharedStore, StoredEntry, StoreUnavailable
 
@@ -84,14 +84,11 @@ def _with_store(context: Invocation, work: Callable[[SharedStore], Awaitable[T]]
 
 
 async def _use_store(config: Config, work: Callable[[SharedStore], Awaitable[T]]) -> T:
-    store = await open_shared_store(config)
-    assert store is not None, "the config names one"
     try:
-        return await work(store)
+        async with using_shared_store(config) as store:
+            return await work(store)
     except StoreUnavailable as exc:
         raise DynamicMcpError(str(exc), hint="`dynamic-mcp cluster check` says more") from exc
-    finally:
-        await store.close()
 
 
 def _to_json(grant: SharedGrant, now: float) -> dict[str, object]:
