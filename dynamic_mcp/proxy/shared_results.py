@@ -6,17 +6,13 @@ result, or while the store is slow.
 
 from __future__ import annotations
 
-import logging
-
 from msgspec import Struct
 
 from dynamic_mcp.client import Client
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.proxy.kept_text import KeptText
-from dynamic_mcp.system.shared_store import SharedStore, StoreSpace, StoreUnavailable
+from dynamic_mcp.system.shared_store import SharedStore, StoreSpace
 from dynamic_mcp.system.store_writer import MOST_BYTES_OF_ONE, StoreWriter
-
-log = logging.getLogger(__name__)
 
 RESULTS = StoreSpace("results")
 KEPT_FOR_S = 3600.0
@@ -54,12 +50,7 @@ class SharedResults:
 
     async def find(self, id: str, client: Client) -> KeptText | None:
         """Return a result that was kept for this principal at this path; None also while the store is away."""
-        try:
-            entry = await self.store.get(RESULTS, id)
-        except StoreUnavailable as exc:
-            log.debug("a kept result cannot be read from the shared store: %s", exc)
-            return None
-        found = None if entry is None else entry.read(StoredResult)
+        found = await self._writer.find(id, StoredResult)
         return None if found is None or found != StoredResult.of(found.kept, client) else found.kept
 
     def end(self) -> None:

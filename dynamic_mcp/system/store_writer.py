@@ -1,6 +1,6 @@
-"""Writes entries to the shared store in the background, a bounded number of bytes: the oldest go first.
+"""Writes copies to the shared store in the background, a bounded number of bytes, and finds those of all replicas.
 
-For copies that save work: one may be missing, and nobody waits for them.
+They save work: one may be missing, and nobody waits for them to be written. The oldest go first.
 """
 
 from __future__ import annotations
@@ -9,11 +9,14 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Hashable, Iterator
+from typing import TypeVar
 
 from msgspec import Struct
 
 from dynamic_mcp.system.shared_store import SharedStore, StoreSpace, StoreUnavailable
 from dynamic_mcp.system.task_set import TaskSet
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +36,7 @@ class _Copy(Struct, frozen=True):
 
 
 class StoreWriter:
-    """The copies that this process writes to one space."""
+    """The copies in one space, as far as this process writes them."""
 
     def __init__(self, store: SharedStore, space: StoreSpace) -> None:
         self._store = store
@@ -59,6 +62,15 @@ class StoreWriter:
             self._waiting.append((each, None, 0.0))
         if self._writing is None:
             self._writing = self._tasks.create(self._write(), name=f"copies in {self._space.name}")
+
+    async def find(self, name: str, kind: type[T]) -> T | None:
+        """Return a copy of any replica; None also while the store is away."""
+        try:
+            entry = await self._store.get(self._space, name)
+        except StoreUnavailable as exc:
+            log.debug("`%s` cannot be read from the shared store: %s", self._space.name, exc)
+            return None
+        return None if entry is None else entry.read(kind)
 
     def end(self) -> None:
         """Write nothing any more."""

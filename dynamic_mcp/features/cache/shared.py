@@ -84,12 +84,7 @@ class SharedCache:
 
     async def find(self, name: str, now: float) -> KeptResult | None:
         """Return a result of any replica; `now` is of the clock that its times are to be of."""
-        try:
-            entry = await self.store.get(CACHED, name)
-        except StoreUnavailable as exc:
-            log.debug("a cached result cannot be read from the shared store: %s", exc)
-            return None
-        found = None if entry is None else entry.read(CachedResult)
+        found = await self._writer.find(name, CachedResult)
         ahead_s = now - time.time()
         if found is None or found.expires_at + ahead_s <= now:
             return None

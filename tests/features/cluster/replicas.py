@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,8 @@ from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import FullUpstream, Opener, config_of, group_config
 from tests.http_client import HttpClient, HttpConnection, Response
 from tests.journeys.remote_server import free_port
+from tests.mcp_client import McpClient
+from tests.program import text_of
 
 LONGEST = 16 << 20
 KEY = "a-key-of-the-cluster-that-is-long-enough-0001"
@@ -95,6 +99,17 @@ async def replicas(*names: str, **settings: Any) -> AsyncIterator[list[Replica]]
         yield running
     finally:
         await asyncio.gather(*(each.close() for each in running))
+
+
+async def received_by(origin: str) -> Counter[str]:
+    """Return how often the server `up` of a program has got each text to echo."""
+    async with HttpClient(origin) as http:
+        client = McpClient(http, "/mcp/up")
+        await client.initialize()
+        answer = await client.request("tools/call", {"name": "record", "arguments": {}})
+    lines = [json.loads(line) for line in json.loads(text_of(answer["result"]))]
+    calls = [each["params"] for each in lines if each.get("method") == "tools/call"]
+    return Counter(each["arguments"]["text"] for each in calls if each["name"] == "echo")
 
 
 class RoundRobin(HttpClient):

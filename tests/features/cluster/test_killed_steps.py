@@ -25,7 +25,7 @@ from dynamic_mcp.features.approvals.client import ApprovalClient
 from dynamic_mcp.features.approvals.store import FOLDER, ApprovalAnswer, ApprovalDecision, QueuedApproval
 from dynamic_mcp.oauth.replica_logins import LOGINS, ReplicaLogins, UpstreamLogin
 from dynamic_mcp.oauth.store import key
-from tests.features.cluster.replicas import KEY
+from tests.features.cluster.replicas import KEY, received_by
 from tests.features.cluster.store_servers import FaultyProxy, StoreServer, faulty_proxy, open_valkey
 from tests.features.cluster.test_shared_login_server import Visitor
 from tests.http_client import Disconnected, HttpClient
@@ -261,13 +261,7 @@ class ApprovalService(Service):
 
     async def received(self) -> Counter[str]:
         """Return how often the server has got each text."""
-        async with HttpClient(self._server.origin) as http:
-            client = McpClient(http, "/mcp/up")
-            await client.initialize()
-            answer = await client.request("tools/call", {"name": "record", "arguments": {}})
-            lines = [json.loads(line) for line in json.loads(text_of(answer["result"]))]
-        calls = [each["params"] for each in lines if each.get("method") == "tools/call"]
-        return Counter(each["arguments"]["text"] for each in calls if each["name"] == "echo")
+        return await received_by(self._server.origin)
 
 
 @contextlib.asynccontextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import json
 import os
 import signal
 from collections import Counter
@@ -14,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.features.cluster.replicas import KEY, RoundRobin
+from tests.features.cluster.replicas import KEY, RoundRobin, received_by
 from tests.features.cluster.store_servers import StoreServer
 from tests.http_client import Disconnected, HttpClient
 from tests.http_program import HttpProgram, serving_http
@@ -57,13 +56,7 @@ class Service:
 
     async def received(self) -> Counter[str]:
         """Return how often the server has got each text."""
-        async with HttpClient(self.server.origin) as http:
-            client = McpClient(http, "/mcp/up")
-            await client.initialize()
-            answer = await client.request("tools/call", {"name": "record", "arguments": {}})
-            lines = [json.loads(line) for line in json.loads(text_of(answer["result"]))]
-        calls = [each["params"] for each in lines if each.get("method") == "tools/call"]
-        return Counter(each["arguments"]["text"] for each in calls if each["name"] == "echo")
+        return await received_by(self.server.origin)
 
 
 @pytest.fixture
