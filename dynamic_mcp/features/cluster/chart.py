@@ -53,16 +53,17 @@ def default_values() -> dict[str, Json]:
 
 def parse_yaml(text: str) -> Json:
     """Return what a YAML text says. Raises YAMLError."""
-    from ruamel.yaml import YAML
-
-    return YAML(typ="safe", pure=True).load(text)
+    documents = parse_documents(text)
+    return documents[0] if documents else None
 
 
 def parse_documents(text: str) -> list[Json]:
-    """Return the documents of a YAML text."""
+    """Return the documents of a YAML text, as Helm and kubectl read it: by YAML 1.1. Raises YAMLError."""
     from ruamel.yaml import YAML
 
-    return list(YAML(typ="safe", pure=True).load_all(text))
+    yaml = YAML(typ="safe", pure=True)
+    yaml.version = (1, 1)
+    return list(yaml.load_all(text))
 
 
 def read_values(file: Path) -> dict[str, Json]:

@@ -146,7 +146,7 @@ class Deployment:
         return {
             **_without(entry, _LAUNCH),
             "type": "http",
-            "url": f"http://{self.object_of(name)}:8808/mcp/{quote(name)}",
+            "url": f"http://{self.object_of(name)}:8808/mcp/{quote(name, safe='')}",
             "headers": {"Authorization": f"Bearer ${{{_token_variable(name)}}}"},
         }
 
