@@ -48,7 +48,7 @@ What the templates are filled with, as JSON. `dynamic_mcp/features/cluster/tiers
 {{- $publicUrl := $http.public_url | default "" -}}
 {{- $host := "" -}}
 {{- $path := "/" -}}
-{{- if regexMatch "^https?://[^/:]+(:[0-9]+)?(/.*)?$" $publicUrl -}}
+{{- if regexMatch "^https?://[^/:$]+(:[0-9]+)?(/.*)?$" $publicUrl -}}
 {{- $rest := regexReplaceAll "^https?://" $publicUrl "" -}}
 {{- $host = lower (regexFind "^[^/:]+" $rest) -}}
 {{- $path = regexReplaceAll "^[^/]+" $rest "" | trimAll "/" | printf "/%s" -}}
