@@ -128,15 +128,17 @@ def test_pods_run_as_an_ordinary_user_without_privileges_and_write_to_their_volu
         assert [each["mountPath"] for each in container["volumeMounts"] if not each.get("readOnly")] == ["/state"]
 
 
-def test_configs_and_secrets_are_mounted_as_directories_which_are_exchanged_live(objects: Objects) -> None:
+def test_config_and_secrets_are_one_directory_which_is_exchanged_live(objects: Objects) -> None:
     for name, pod in objects.pods().items():
         (container,) = pod["containers"]
-        mounts = {each["name"]: each for each in container["volumeMounts"]}
-        assert not any("subPath" in each for each in mounts.values())
-        volumes = {each["name"]: each for each in pod["volumes"]}
-        assert volumes["config"]["configMap"]["name"] == volumes["secrets"]["secret"]["secretName"] == name
-        assert (mounts["config"]["mountPath"], mounts["secrets"]["mountPath"]) == ("/config", "/secrets")
-        assert objects.config(name)["settings"]["variables_file"] == "/secrets/variables.env"
+        (mount,) = (each for each in container["volumeMounts"] if each["name"] == "config")
+        assert mount == {"name": "config", "mountPath": "/config", "readOnly": True}  # a `subPath` would never change
+        (volume,) = (each for each in pod["volumes"] if each["name"] == "config")
+        assert volume["projected"]["sources"] == [
+            {"configMap": {"name": name}},
+            {"secret": {"name": name, "items": [{"key": "variables.env", "path": "variables.env"}]}},
+        ]
+        assert objects.config(name)["settings"]["variables_file"] == "variables.env"
 
 
 def test_nothing_of_a_config_or_a_secret_is_in_a_pod_so_that_no_change_restarts_it(team: Objects) -> None:
@@ -239,9 +241,8 @@ def test_while_a_key_is_replaced_a_server_accepts_the_tokens_of_both(company: Ob
 def test_secrets_that_are_made_by_other_means_are_not_printed() -> None:
     objects = objects_of("pinned")
     assert objects.of("Secret") == []
-    assert [each["secret"]["secretName"] for each in objects.pod("StatefulSet")["volumes"] if "secret" in each] == [
-        NAME
-    ]
+    (volume,) = (each for each in objects.pod("StatefulSet")["volumes"] if each["name"] == "config")
+    assert volume["projected"]["sources"][1]["secret"]["name"] == NAME
 
 
 # --- the network -----------------------------------------------------------------------------------------------

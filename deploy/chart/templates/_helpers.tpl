@@ -111,7 +111,7 @@ What the templates are filled with, as JSON. `dynamic_mcp/features/cluster/tiers
 {{- $ownSettings := omit $settings "http" "cluster" -}}
 {{- $_ := set $ownSettings "http" $ownHttp -}}
 {{- $_ := set $ownSettings "cluster" $ownCluster -}}
-{{- $_ := set $ownSettings "variables_file" "/secrets/variables.env" -}}
+{{- $_ := set $ownSettings "variables_file" "variables.env" -}}
 {{- if and $defaults (not $hasHome) -}}
 {{- $_ := set $ownSettings "defaults" (omit $defaults "env" "env_file" "inherit_env" "cwd") -}}
 {{- end -}}
@@ -149,7 +149,7 @@ What the templates are filled with, as JSON. `dynamic_mcp/features/cluster/tiers
 {{- $_ := set $serverHttp "max_in_flight" (min 100000 (mul 1024 $most)) -}}
 {{- $serverSettings := pick $settings "log" "max_message_bytes" -}}
 {{- $_ := set $serverSettings "http" $serverHttp -}}
-{{- $_ := set $serverSettings "variables_file" "/secrets/variables.env" -}}
+{{- $_ := set $serverSettings "variables_file" "variables.env" -}}
 {{- if $defaults -}}
 {{- $shared := pick $defaults "command" "args" "env" "inherit_env" "cwd" "timeout" "idle_timeout" "connect" "retry" "concurrency" "share" -}}
 {{- if eq ($shared.share | default "" | toString) "user" -}}{{- $_ := set $shared "share" "session" -}}{{- end -}}

@@ -25,7 +25,8 @@ POD_NAME = "POD_NAME"
 DEFAULT_KEY = "CLUSTER_KEY"
 _LISTEN = "0.0.0.0:8808"
 _METRICS = {"listen": "0.0.0.0:9464", "token": "${METRICS_TOKEN}"}
-_VARIABLES_FILE = "/secrets/variables.env"
+# Beside the config.
+_VARIABLES_FILE = "variables.env"
 # What starts a program belongs to its pod; how long to wait is said at both ends; all else belongs to the gateway.
 _LAUNCH = ("command", "args", "env", "env_file", "inherit_env", "cwd", "type", "home")
 _LAUNCH_DEFAULTS = ("env", "env_file", "inherit_env", "cwd")
