@@ -33,8 +33,8 @@ def test_the_sdist_holds_what_the_project_is_and_nothing_that_lies_beside_it(tmp
     with tarfile.open(built) as archive:
         names = {name.split("/", 1)[1] for name in archive.getnames()}
     assert {name.split("/")[0] for name in names} == {
-        *("dynamic_mcp", "tests", "deploy", "docs", "examples", "schemas", ".ci", ".github", "Dockerfile", ".gitignore"),
-        *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "pyproject.toml", "PKG-INFO"),
+        *("dynamic_mcp", "tests", "deploy", "docs", "examples", "schemas", ".ci", ".github", "Dockerfile"),
+        *(".gitignore", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "pyproject.toml", "PKG-INFO"),
     }
     assert {file.relative_to(ROOT).as_posix() for file in (ROOT / "dynamic_mcp").rglob("*.py")} < names
 
@@ -85,7 +85,7 @@ def test_the_image_serves_as_an_ordinary_user_and_copies_what_the_build_needs() 
     assert final[-1] == ["ENTRYPOINT", '["dynamic-mcp"]']
     copied = {name for step, what in steps[: -len(final)] if step == "COPY" for name in what.split()[:-1]}
     ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
-    assert copied == {"pyproject.toml", "README.md", "LICENSE", "schemas", "dynamic_mcp"}
+    assert copied == {"pyproject.toml", "README.md", "LICENSE", "schemas", "dynamic_mcp", "deploy/chart"}
     assert {f"!{name}" for name in copied} <= set(ignored)
 
 

@@ -65,6 +65,7 @@ CHANGES: Sequence[tuple[str, Sequence[str]]] = (
     ("company", ("autoscaling.enabled=false", "ingress.enabled=false", "networkPolicy.clients=[]")),
     ("company", ("httpRoute={enabled: true, parentRefs: [{name: public}]}", "monitoring.enabled=false",
                  "autoscaling.callsInFlight=0")),
+    ("team", ("gateway.storage=5Gi", "gateway.storageClass=fast", "autoscaling.enabled=true")),
     ("pinned", ("httpRoute.affinity=false", "serverDefaults.storage=5Gi", "networkPolicy.enabled=true")),
 )  # fmt: skip
 
@@ -112,7 +113,8 @@ def test_helm_refuses_what_cannot_be_meant(tmp_path: Path, change: str, message:
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("config", CONFIGS)
 def test_kubernetes_accepts_all_of_its_objects(tmp_path: Path, config: str, version: str) -> None:
-    for number, each in enumerate(objects_of(config)):
+    with_volumes = Objects(parse_documents(rendering_of(config, "gateway.storage=1Gi").manifests))
+    for number, each in enumerate((*objects_of(config), *with_volumes.of("StatefulSet"))):
         if each["kind"] not in OTHERS:
             (tmp_path / f"{number}.json").write_text(json.dumps(each))
     run(VALIDATE, "--strict", "-k", version, *sorted(tmp_path.glob("*.json")))

@@ -8,6 +8,7 @@ import re
 import pytest
 
 from dynamic_mcp.config.form import root
+from dynamic_mcp.features.cluster.chart import parse_documents
 from tests.deployment.rendered import CONFIGS, NAME, Json, Objects, golden_file, objects_of, rendering_of
 
 SERVERS = {"team": ["mcp-server-sales-db", "mcp-server-memory"], "company": ["mcp-server-notes"]}
@@ -171,6 +172,17 @@ def test_the_volume_of_a_server_is_kept_unless_it_needs_none(team: Objects) -> N
     assert (claim["metadata"]["name"], claim["spec"]["resources"]) == ("state", {"requests": {"storage": "1Gi"}})
     assert "volumeClaimTemplates" not in unkept["spec"]
     assert {"name": "state", "emptyDir": {}} in unkept["spec"]["template"]["spec"]["volumes"]
+
+
+def test_replicas_keep_their_audit_logs_on_volumes_if_they_have_some() -> None:
+    objects = Objects(
+        parse_documents(rendering_of("team", "gateway.storage=5Gi", "autoscaling.enabled=true").manifests)
+    )
+    gateway = objects.one("StatefulSet")["spec"]
+    assert gateway["serviceName"] == "mcp-peers"
+    assert gateway["volumeClaimTemplates"][0]["spec"]["resources"] == {"requests": {"storage": "5Gi"}}
+    assert [each["name"] for each in gateway["template"]["spec"]["volumes"]] == ["config"]
+    assert objects.one("HorizontalPodAutoscaler")["spec"]["scaleTargetRef"]["kind"] == "StatefulSet"
 
 
 def test_replicas_are_spread_and_never_all_away_at_once(company: Objects) -> None:

@@ -154,6 +154,17 @@ def test_what_may_surprise_is_said(folder: Path) -> None:
     assert [each.partition(" ")[0] for each in warnings] == ["`a`", "`a`", "the", "clients"]
 
 
+def test_secrets_that_are_made_by_other_means_are_described(folder: Path) -> None:
+    (folder / "secrets.env").write_text("")
+    env = {"time": {**TIME, "env": {"A": "${A}"}}}
+    warnings = rendered(folder, env, None, "createSecrets=false", "monitoring.enabled=true").warnings
+    assert warnings == [
+        "the Secret `mcp` must have `variables.env` with the lines of CLUSTER_KEY, METRICS_TOKEN, SERVER_TOKEN_TIME",
+        "the Secret `mcp-server-time` must have `variables.env` with the lines of A, GATEWAY_TOKEN_0, METRICS_TOKEN",
+        "the Secret `mcp` must have `metrics-token`: the value of METRICS_TOKEN",
+    ]
+
+
 def test_secrets_come_from_the_files_that_the_config_names_too(folder: Path) -> None:
     (folder / "own.env").write_text("A=from the config\nB=from the config\n")
     (folder / "secrets.env").write_text(f"{KEY}B=for the cluster\n")

@@ -165,7 +165,8 @@ What the templates are filled with, as JSON. `dynamic_mcp/features/cluster/tiers
 {{- $described = append $described $one -}}
 {{- end -}}
 
-{{- $gateway := dict "kind" (ternary "StatefulSet" "Deployment" $pinned) -}}
+{{- $isStateful := ternary true false (or $pinned (ne $values.gateway.storage "")) -}}
+{{- $gateway := dict "kind" (ternary "StatefulSet" "Deployment" $isStateful) "isStateful" $isStateful -}}
 {{- $_ := set $gateway "image" ($values.gateway.image | default $values.image) -}}
 {{- $_ := set $gateway "replicas" (ternary 0 $replicas $values.autoscaling.enabled) -}}
 {{- $_ := set $gateway "graceSeconds" (add 5 $shutdown 15) -}}

@@ -53,7 +53,7 @@ class Preconditions:
         if self._values["createSecrets"]:
             for problem in self._find_in_secrets():
                 raise problem
-        return [*self._warn_of_servers(), *self._warn_of_settings()]
+        return [*self._warn_of_servers(), *self._warn_of_settings(), *self._list_missing_secrets()]
 
     def _error(self, where: str, message: str, hint: str) -> ConfigError:
         return ConfigError(self._file, where, message, hint=hint)
@@ -207,10 +207,22 @@ class Preconditions:
                 yield f"`{name}` loses its files with its pod: `servers.{name}.storage` has no size"
 
     def _warn_of_settings(self) -> Iterator[str]:
-        if self._deployment.settings.get("audit"):
-            yield "the audit log of each replica ends with its pod: docs/kubernetes.md says how to keep it"
+        if self._deployment.settings.get("audit") and not self._values["gateway"]["storage"]:
+            yield "the audit log of each replica ends with its pod: give it a volume with `gateway.storage`"
         if self._deployment.http.get("insecure") and not self._deployment.http.get("auth"):
             yield "clients need not authenticate: whoever reaches the service can use every server"
+
+    def _list_missing_secrets(self) -> Iterator[str]:
+        """Yield the Secrets that are made by other means, and what they must have."""
+        if self._values["createSecrets"]:
+            return
+        deployment = self._deployment
+        configs = {deployment.name: deployment.gateway_config()}
+        configs |= {deployment.object_of(each): deployment.server_config(each) for each in deployment.programs}
+        for name, config in configs.items():
+            yield f"the Secret `{name}` must have `variables.env` with the lines of {', '.join(references(config))}"
+        if self._values["monitoring"]["enabled"]:
+            yield f"the Secret `{deployment.name}` must have `metrics-token`: the value of METRICS_TOKEN"
 
 
 def _has_no_tokens(provider: Mapping[str, Json]) -> bool:

@@ -218,12 +218,14 @@ class Deployment:
         """Return what the templates are filled with."""
         values, gateway = self.values, self.values["gateway"]
         is_pinned = values["httpRoute"]["enabled"] and values["httpRoute"]["affinity"]
+        is_stateful = bool(is_pinned or gateway["storage"])
         config = self.gateway_config()
         return {
             "name": self.name,
             "values": values,
             "gateway": {
-                "kind": "StatefulSet" if is_pinned else "Deployment",
+                "kind": "StatefulSet" if is_stateful else "Deployment",
+                "isStateful": is_stateful,
                 "image": gateway["image"] or values["image"],
                 "replicas": 0 if values["autoscaling"]["enabled"] else int(gateway["replicas"]),
                 "graceSeconds": _DRAIN_S + self._shutdown_s + _END_S,
