@@ -65,6 +65,10 @@ CHANGES: Sequence[tuple[str, Sequence[str]]] = (
     ("company", ("autoscaling.enabled=false", "ingress.enabled=false", "networkPolicy.clients=[]")),
     ("company", ("httpRoute={enabled: true, parentRefs: [{name: public}]}", "monitoring.enabled=false",
                  "autoscaling.callsInFlight=0")),
+    ("team", ("gateway.env=[{name: A, value: b}]", "gateway.volumes=[{name: ca, configMap: {name: ca}}]",
+              "gateway.volumeMounts=[{name: ca, mountPath: /ca}]", "serverDefaults.env=[{name: A, value: b}]",
+              "serverDefaults.volumes=[{name: ca, configMap: {name: ca}}]",
+              "serverDefaults.volumeMounts=[{name: ca, mountPath: /ca}]")),
     ("team", ("gateway.storage=5Gi", "gateway.storageClass=fast", "autoscaling.enabled=true")),
     ("pinned", ("httpRoute.affinity=false", "serverDefaults.storage=5Gi", "networkPolicy.enabled=true")),
 )  # fmt: skip
@@ -95,6 +99,10 @@ def test_helm_finds_nothing_wrong_with_the_chart(tmp_path: Path, config: str) ->
         ("ingress.enabled=true", "config.settings.http.public_url"),
         ("autoscaling.callsInFlight=3", "no metrics without `monitoring`"),
         ("config.settings.http.auth=null", "config.settings.http.auth"),
+        (
+            "config.settings.http.public_url=https://a.example/b/mcp,ingress.enabled=true",
+            "public_url: its path must be",
+        ),
         ("config.settings.daemon=true", "config.settings.daemon"),
         ("config.settings.deamon=true", "Additional property deamon is not allowed"),
         (

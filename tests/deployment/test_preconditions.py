@@ -87,6 +87,7 @@ def test_settings_that_no_pod_can_have_are_refused(folder: Path, settings: Json,
         ({**TIME, "env_file": "x.env"}, "env_file"),
         ({"command": "./server.py"}, "command"),
         ({"skills": ["skills"]}, "skills"),
+        ({"cli": {"use": "packs/own.json", "commands": ["log"], "cwd": {"roots": ["/srv"]}}}, "cli.use"),
         ({"cli": {"use": "git", "commands": ["log"], "cwd": {"roots": ["~/src"]}}}, "cli.cwd.roots"),
     ],
 )
@@ -139,6 +140,15 @@ def test_values_that_cannot_be_meant_are_refused(folder: Path, change: str, mess
         rendered(folder, None, None, change)
     assert message in str(error.value)
     assert error.value.hint
+
+
+@pytest.mark.parametrize("http", [{"root_path": "/tools"}, {"path": "/tools/mcp"}])
+def test_a_path_that_an_ingress_passes_on_is_one_that_is_served(folder: Path, http: Json) -> None:
+    public = {"public_url": "https://mcp.example.com/tools/mcp"}
+    assert rendered(folder, None, {"http": {**public, **http}}, "ingress.enabled=true").manifests
+    with pytest.raises(ConfigError) as error:
+        rendered(folder, None, {"http": public}, "ingress.enabled=true")
+    assert "`root_path` and `path` together, `/mcp`" in str(error.value)
 
 
 def test_a_route_that_names_replicas_needs_a_fixed_number_of_them(folder: Path) -> None:

@@ -120,7 +120,7 @@ What the templates are filled with, as JSON. `dynamic_mcp/features/cluster/tiers
 {{- $_ := set $gatewayConfig "mcpServers" $entries -}}
 {{- $_ := set $gatewayConfig "settings" $ownSettings -}}
 
-{{- include "dynamic-mcp.check" (dict "values" $values "name" $name "http" $http "settings" $settings "keys" $keys "store" $store "programs" $programs "host" $host "secrets" $secrets) -}}
+{{- include "dynamic-mcp.check" (dict "values" $values "name" $name "http" $http "settings" $settings "keys" $keys "store" $store "programs" $programs "host" $host "path" $path "secrets" $secrets) -}}
 
 {{- /* the servers */ -}}
 {{- $described := list -}}
@@ -308,6 +308,10 @@ What the templates are filled with, as JSON. `dynamic_mcp/features/cluster/tiers
 {{- $route := .values.httpRoute -}}
 {{- if and (or .values.ingress.enabled $route.enabled) (not .host) -}}
 {{- fail "config.settings.http.public_url: the Ingress and the HTTPRoute need its host" -}}
+{{- end -}}
+{{- $servedPath := print (.http.root_path | default "" | trimSuffix "/") (.http.path | default "/mcp" | trimSuffix "/") | default "/" -}}
+{{- if and (or .values.ingress.enabled $route.enabled) (ne .path $servedPath) -}}
+{{- fail (printf "config.settings.http.public_url: its path must be that of `root_path` and `path` together, `%s`" $servedPath) -}}
 {{- end -}}
 {{- if and $route.enabled (not $route.parentRefs) -}}{{- fail "httpRoute.parentRefs: is empty" -}}{{- end -}}
 {{- if and $route.enabled $route.affinity .values.autoscaling.enabled -}}

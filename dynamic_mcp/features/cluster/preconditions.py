@@ -19,15 +19,19 @@ _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Places of the settings whose text is a secret, whatever their names look like.
 _NOT_SECRET = ("token_store", "arguments", "jwks_url", "token_endpoint", "lock_file")
 _SHORTEST_SECRET = 8
+_PATH = "/mcp"
 _LOCAL_STORES = ("sqlite:", "unix:")
+_FILE_OF_STORE = re.compile(r"[?&]ssl_\w+=(?!/|%2F|\$)")
 _FETCHERS = ("npx", "uvx", "bunx", "pipx")
 # What is a path in a config, by the keys that lead to it; `*` is any key.
 _PATHS: tuple[Keys, ...] = (
     *(("mcpServers", "*", key) for key in ("cwd", "skills")),
     *(("mcpServers", "*", "oauth", key) for key in ("assertion_file", "private_key_file")),
-    ("mcpServers", "*", "cli", "cwd", "roots"),
+    *(("mcpServers", "*", "cli", *keys) for keys in (("use",), ("cwd", "roots"))),
     ("settings", "defaults", "cwd"),
     ("settings", "lock_file"),
+    ("settings", "roots"),
+    ("settings", "scripts", "folder"),
     ("settings", "audit", "path"),
     ("settings", "audit", "seal_key"),
 )
@@ -106,6 +110,8 @@ class Preconditions:
             yield self._error(
                 "settings.cluster.store", what, "write `valkey://HOST:6379/0`, or `valkeys://…` with TLS"
             )
+        if isinstance(store, str) and _FILE_OF_STORE.search(store):
+            yield self._path(("settings", "cluster", "store"))
         if http.get("public_url") and not self._deployment.host:
             what = "must have a host without variables, by which the Ingress knows it"
             yield self._error("settings.http.public_url", what, "write `https://mcp.example.com/mcp`")
@@ -121,7 +127,8 @@ class Preconditions:
             if not isinstance(key, str) or not _KEY.fullmatch(key):
                 yield self._secret(("settings", "cluster", "keys", number))
         for path, text in _find_paths(self._deployment.config, _PATHS):
-            if not text.startswith(("/", "${")):
+            is_pack = path[-1] == "use" and "/" not in text and not text.endswith(".json")
+            if not is_pack and not text.startswith(("/", "${")) and "://" not in text:
                 yield self._path(path)
         for name, entry in (*self._deployment.servers.items(), ("", self._deployment.defaults)):
             place: Keys = ("mcpServers", name) if name else ("settings", "defaults")
@@ -134,7 +141,7 @@ class Preconditions:
                 yield self._path((*place, "command"))
 
     def _path(self, path: Keys) -> ConfigError:
-        hint = "write a path in the image, which begins with `/`"
+        hint = "write a path in the image or in a volume (`volumes`), which begins with `/`"
         return self._error(format_path(path), "is a path of this machine, which pods do not have", hint)
 
     def _secret(self, path: Keys) -> ConfigError:
@@ -175,6 +182,14 @@ class Preconditions:
         if outside and not self._deployment.host:
             what = f"`{outside[0]}` needs it: it says the host and the path"
             yield self._error("settings.http.public_url", what, "write `https://mcp.example.com/mcp`")
+        http = self._deployment.http
+        path = (http.get("root_path") or "").rstrip("/") + (http.get("path") or _PATH).rstrip("/")
+        if outside and self._deployment.mcp_path != (path or "/"):
+            what = (
+                f"its path must be that of `root_path` and `path` together, `{path or '/'}`, which no Ingress changes"
+            )
+            hint = "write `root_path` as the path begins, or another path"
+            yield self._error("settings.http.public_url", what, hint)
         route = values["httpRoute"]
         if route["enabled"] and not route["parentRefs"]:
             hint = "write `[{name: NAME, namespace: NAMESPACE}]` of your Gateway"
