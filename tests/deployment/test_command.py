@@ -39,3 +39,10 @@ def test_what_it_refuses_ends_it_without_output(cli: CliRunner) -> None:
     assert (done.code, done.out) == (2, "")
     assert "settings.http.auth" in done.err
     assert "hint:" in done.err
+
+
+def test_the_paths_of_values_are_offered(cli: CliRunner) -> None:
+    words = "dynamic-mcp cluster render --set autoscaling.c"
+    asked = {"_DYNAMIC_MCP_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": "4"}
+    offered = [each.partition(",")[2] for each in cli.run(**asked).out.splitlines()]
+    assert offered == ["autoscaling.cpuUtilization=", "autoscaling.callsInFlight="]
