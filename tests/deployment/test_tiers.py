@@ -172,6 +172,16 @@ async def test_the_pod_of_a_server_is_closed_to_all_but_the_gateway(cluster: Clu
     assert await cluster.status_at_server(cluster.token_of(cluster.render(["OLD"]))) == 200
 
 
+async def test_the_pod_of_a_server_passes_results_on_whole(cluster: Cluster) -> None:
+    text = "x" * 300_000  # more than a gateway shows at once
+    headers = {"Authorization": f"Bearer {cluster.token_of(cluster.render(['OLD']))}"}
+    async with HttpClient(cluster.server_url) as http:
+        client = McpClient(http, "/mcp/notes", headers=headers)
+        await client.initialize()
+        answer = await client.request("tools/call", {"name": "echo", "arguments": {"text": text}})
+    assert text_of(answer["result"]) == text
+
+
 async def test_a_key_is_replaced_live_in_three_steps_and_no_call_fails(cluster: Cluster) -> None:
     old = cluster.token_of(cluster.render(["OLD"]))
     async with a_client(cluster) as client:
