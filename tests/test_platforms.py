@@ -62,6 +62,7 @@ BRANCHES = {
     "cli/proxy_status.py": 2,
     "cli/runner.py": 2,
     "cli/startup.py": 1,  # refuses workers
+    "cli/system_service.py": 3,  # is for systemd
     "config/location.py": 1,
     "config/needs.py": 5,  # passes it on
     "config/read.py": 2,  # passes it on
