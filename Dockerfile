@@ -6,6 +6,7 @@ WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./
 COPY schemas schemas
 COPY dynamic_mcp dynamic_mcp
+COPY deploy/chart deploy/chart
 RUN python -m venv /opt/dynamic-mcp && /opt/dynamic-mcp/bin/pip install --no-cache-dir .
 
 FROM python:3.13-slim

@@ -16,11 +16,12 @@ import pytest
 import dynamic_mcp
 
 ROOT = Path(__file__).parent.parent
+CHART = ROOT / "deploy" / "chart"
 # Building and installing fetch packages where there is no cache of them.
 BOUND_S = 600
 
 
-def test_the_wheel_holds_only_the_package_the_schema_the_packs_and_that_it_is_typed(tmp_path: Path) -> None:
+def test_the_wheel_holds_only_the_package_the_schema_the_packs_the_chart_and_that_it_is_typed(tmp_path: Path) -> None:
     hatchling = pytest.importorskip("hatchling.builders.wheel", reason="`hatchling` is not installed")
     (built,) = hatchling.WheelBuilder(str(ROOT)).build(directory=str(tmp_path))
     assert_is_whole(Path(built))
@@ -32,8 +33,8 @@ def test_the_sdist_holds_what_the_project_is_and_nothing_that_lies_beside_it(tmp
     with tarfile.open(built) as archive:
         names = {name.split("/", 1)[1] for name in archive.getnames()}
     assert {name.split("/")[0] for name in names} == {
-        *("dynamic_mcp", "tests", "docs", "examples", "schemas", ".ci", ".github", "Dockerfile", ".gitignore"),
-        *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "pyproject.toml", "PKG-INFO"),
+        *("dynamic_mcp", "tests", "deploy", "docs", "examples", "schemas", ".ci", ".github", "Dockerfile"),
+        *(".gitignore", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "pyproject.toml", "PKG-INFO"),
     }
     assert {file.relative_to(ROOT).as_posix() for file in (ROOT / "dynamic_mcp").rglob("*.py")} < names
 
@@ -64,7 +65,10 @@ def assert_is_whole(wheel: Path) -> None:
     code = {name for name in names if name.startswith("dynamic_mcp/") and name.endswith(".py")}
     metadata = {name for name in names if ".dist-info/" in name}
     packs = {file.relative_to(ROOT).as_posix() for file in (ROOT / "dynamic_mcp" / "packs").glob("*.json")}
-    assert set(names) - code - metadata - packs == {"dynamic_mcp/py.typed", "dynamic_mcp/dynamic-mcp.schema.json"}
+    chart = {f"dynamic_mcp/chart/{file.relative_to(CHART).as_posix()}" for file in CHART.rglob("*") if file.is_file()}
+    others = set(names) - code - metadata - packs - chart
+    assert others == {"dynamic_mcp/py.typed", "dynamic_mcp/dynamic-mcp.schema.json"}
+    assert chart < set(names)
     assert packs < set(names)
     assert code == {file.relative_to(ROOT).as_posix() for file in (ROOT / "dynamic_mcp").rglob("*.py")}
     assert schema == (ROOT / "schemas" / "dynamic-mcp.schema.json").read_text(encoding="utf-8")
@@ -81,7 +85,7 @@ def test_the_image_serves_as_an_ordinary_user_and_copies_what_the_build_needs() 
     assert final[-1] == ["ENTRYPOINT", '["dynamic-mcp"]']
     copied = {name for step, what in steps[: -len(final)] if step == "COPY" for name in what.split()[:-1]}
     ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
-    assert copied == {"pyproject.toml", "README.md", "LICENSE", "schemas", "dynamic_mcp"}
+    assert copied == {"pyproject.toml", "README.md", "LICENSE", "schemas", "dynamic_mcp", "deploy/chart"}
     assert {f"!{name}" for name in copied} <= set(ignored)
 
 
