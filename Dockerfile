@@ -5,7 +5,7 @@
 ARG BASE=docker.io/library/python:3.13-slim
 
 FROM ${BASE} AS packages
-COPY image/build.txt image/slim.txt /src/image/
+COPY deploy/image/build.txt deploy/image/slim.txt /src/image/
 RUN python3 -m venv /opt/build \
     && /opt/build/bin/pip install --no-cache-dir --only-binary :all: --require-hashes -r /src/image/build.txt \
     && python3 -m venv --without-pip /opt/dynamic-mcp \
@@ -19,7 +19,7 @@ RUN apt-get update && apt-get install -y --no-install-recommends binutils && cd 
     && find . -name tests -type d -exec rm -r {} +
 
 FROM packages AS programs
-COPY image/programs.txt /src/image/
+COPY deploy/image/programs.txt /src/image/
 # The programs themselves: in the packages, a Python starts each of Node's and waits for it.
 RUN /opt/build/bin/pip install --no-cache-dir --no-compile --only-binary :all: --require-hashes --no-deps \
         --target /opt/package -r /src/image/programs.txt \
@@ -34,6 +34,7 @@ FROM packages AS build
 COPY pyproject.toml README.md LICENSE /src/
 COPY schemas /src/schemas
 COPY dynamic_mcp /src/dynamic_mcp
+COPY deploy/chart /src/deploy/chart
 # Modules are compiled here, since a container cannot: those that serving loads. No time of the build gets into them.
 RUN /opt/build/bin/pip wheel --no-cache-dir --no-deps --no-index --no-build-isolation -w /src/wheels /src \
     && /opt/build/bin/pip --python /opt/dynamic-mcp/bin/python install --no-compile --no-index --no-deps \
@@ -51,7 +52,7 @@ RUN apt-get update \
     && mkdir /config \
     && ln -s /opt/dynamic-mcp/bin/dynamic-mcp /usr/local/bin/
 COPY --from=build /opt/dynamic-mcp /opt/dynamic-mcp
-COPY image/sbom.py /src/image/
+COPY deploy/image/sbom.py /src/image/
 RUN --mount=type=bind,from=packages,source=/opt/build,target=/opt/build \
     /opt/build/bin/python -B /src/image/sbom.py /opt/dynamic-mcp > /opt/dynamic-mcp/sbom.cdx.json && rm -r /src
 # State, logs, caches and what `npx` and `uvx` fetch: all of it is in the home directory.
@@ -73,7 +74,7 @@ LABEL org.opencontainers.image.title="dynamic-mcp" \
 FROM slim AS full
 USER root
 COPY --from=programs /opt/programs /opt/programs
-COPY image/full.txt image/programs.txt image/sbom.py /src/image/
+COPY deploy/image/full.txt deploy/image/programs.txt deploy/image/sbom.py /src/image/
 # What runs scripts comes here too, since it is large.
 RUN --mount=type=bind,from=packages,source=/opt/build,target=/opt/build \
     /opt/build/bin/python -B -m pip --python /opt/dynamic-mcp/bin/python install --no-cache-dir --no-compile \

@@ -62,6 +62,7 @@ BRANCHES = {
     "cli/proxy_status.py": 2,
     "cli/runner.py": 2,
     "cli/startup.py": 1,  # refuses workers
+    "cli/system_service.py": 3,  # is for systemd
     "config/location.py": 1,
     "config/needs.py": 5,  # passes it on
     "config/read.py": 2,  # passes it on
@@ -78,6 +79,7 @@ BRANCHES = {
     "features/approvals/store.py": 1,
     "features/audit/check.py": 2,
     "features/audit/days.py": 3,
+    "features/backup/restoration.py": 3,  # owners and directories, which Windows has not; and an exchange of Linux
     "features/metrics/gauges.py": 1,
     "features/metrics/listener.py": 1,  # for workers, which are refused before
     "features/metrics/workers.py": 1,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import html
 import plistlib
+import re
 import subprocess
 import sys
 import time
@@ -25,6 +26,7 @@ from dynamic_mcp.system.text import replace_unprintable
 _STOP_S = 30
 # systemd refuses the path of a program with these, so a shell starts it.
 _NOT_IN_A_PROGRAM = frozenset("\"'\\") | frozenset(map(chr, (*range(32), 127)))
+_PLAIN = re.compile(r"[A-Za-z0-9_./:=@+,-]+")
 # The version makes the file differ after an upgrade, so that installing again replaces the old daemon.
 _ORIGIN = f"Written by `dynamic-mcp daemon install` {__version__}; `dynamic-mcp daemon uninstall` removes it."
 _UNIT = """\
@@ -175,7 +177,7 @@ class Systemd:
         self._do("restart", self.name)
 
     def stop(self) -> None:
-        _require(self.removal, self.environment, hint=self._hint)
+        run_manager(self.removal, self.environment, hint=self._hint)
 
     def forget_file(self) -> None:
         self._do("daemon-reload")
@@ -185,7 +187,7 @@ class Systemd:
         return _run(["systemctl", "--user", "--quiet", command, self.name], self.environment)
 
     def _do(self, *words: str) -> None:
-        _require(["systemctl", "--user", *words], self.environment, hint=self._hint)
+        run_manager(["systemctl", "--user", *words], self.environment, hint=self._hint)
 
     @property
     def _hint(self) -> str:
@@ -251,7 +253,7 @@ class Launchd:
         """Do nothing: launchd forgets a job when it is stopped."""
 
     def _do(self, *words: str) -> None:
-        _require(["launchctl", *words], self.environment, hint=f"`launchctl print {self._target}` says more")
+        run_manager(["launchctl", *words], self.environment, hint=f"`launchctl print {self._target}` says more")
 
     def _is_loaded(self) -> bool:
         return _run(["launchctl", "print", self._target], self.environment).returncode == 0
@@ -304,7 +306,7 @@ class TaskScheduler:
 
     def stop(self) -> None:
         self._end()
-        _require(self.removal, self.environment, hint=self._hint)
+        run_manager(self.removal, self.environment, hint=self._hint)
 
     def forget_file(self) -> None:
         """Do nothing: the Task Scheduler reads it once."""
@@ -315,14 +317,15 @@ class TaskScheduler:
         _run(["schtasks", "/end", "/tn", self.name], self.environment)  # fails if it does not run
 
     def _do(self, *words: str) -> None:
-        _require(["schtasks", *words], self.environment, hint=self._hint)
+        run_manager(["schtasks", *words], self.environment, hint=self._hint)
 
     @property
     def _hint(self) -> str:
         return f"`schtasks /query /v /fo list /tn {self.name}` says more"
 
 
-def _require(command: list[str], environment: Mapping[str, str], *, hint: str) -> None:
+def run_manager(command: list[str], environment: Mapping[str, str], *, hint: str) -> None:
+    """Run a command of a service manager. Raises DynamicMcpError with a hint if it fails."""
     result = _run(command, environment)
     if result.returncode != 0:
         raise DynamicMcpError(f"`{quote(*command)}` failed: {_reason(result)}", hint=hint)
@@ -423,6 +426,11 @@ def _exec_words(command: Sequence[str]) -> Iterator[str]:
     yield _quote(program)  # variables are not substituted in the program, so a dollar sign in it is not doubled
     for argument in arguments:
         yield _quote(argument.replace("$", "$$"))
+
+
+def format_words(command: Sequence[str]) -> str:
+    """Return the value of `ExecStart=`, in which words are quoted only if they must be."""
+    return " ".join(word.strip('"') if _PLAIN.fullmatch(word.strip('"')) else word for word in _exec_words(command))
 
 
 def _quote(text: str) -> str:

@@ -19,7 +19,7 @@ from dynamic_mcp.config import form, jsonc
 from dynamic_mcp.config.location import FILE_NAME, VARIABLE, locate
 from dynamic_mcp.config.resolve import resolve
 from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.config.substitute import Surroundings
+from dynamic_mcp.config.substitute import CREDENTIAL, Surroundings, find_credentials
 from dynamic_mcp.config.workspace import SERVER_MARK, Workspace
 from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.system import file_reader
@@ -31,8 +31,8 @@ _SMALLEST = '`{"mcpServers": {}}`'
 class ParsedConfig(Struct, frozen=True):
     """The content of a valid config file, before the substitution of variables.
 
-    `file_warnings` are about the file as a whole. `digest` is the SHA-256 of the file if there is an audit log to
-    record it.
+    `file_warnings` are about the file as a whole, and `text` is its content if it names credentials. `digest` is the
+    SHA-256 of the file if there is an audit log to record it.
     """
 
     file: Path
@@ -40,6 +40,7 @@ class ParsedConfig(Struct, frozen=True):
     file_warnings: tuple[str, ...] = ()
     platform: str = sys.platform
     digest: str = ""
+    text: str = ""
 
     def __repr__(self) -> str:
         return f"<ParsedConfig {self.file}>"
@@ -53,7 +54,11 @@ class ParsedConfig(Struct, frozen=True):
         # with the mark, which the proxy has from its first server on, a config would read differently afterwards
         unmarked = {name: value for name, value in environment.items() if name != SERVER_MARK}
         surroundings = Surroundings(unmarked, self.platform, directory, working_directory=working_directory)
-        return replace(resolve(self.root, self.file, surroundings=surroundings), file_warnings=self.file_warnings)
+        config = resolve(self.root, self.file, surroundings=surroundings)
+        files = config.env_files
+        if self.text:
+            files = (*files, *find_credentials(self.text, surroundings.all_variables()))
+        return replace(config, file_warnings=self.file_warnings, env_files=files)
 
     def resolve_for(self, workspace: Workspace) -> Config:
         return self.resolve(workspace.environment, workspace.directory)
@@ -68,7 +73,7 @@ class ConfigState(Struct, frozen=True):
 
     @property
     def files(self) -> frozenset[Path]:
-        """The config file, and the env files of all its resolved configs."""
+        """The config file, and the env files and credentials of all its resolved configs."""
         env_files = (each.env_files for each in (self.base, *self.by_workspace.values()))
         return frozenset({self.base.file}.union(*env_files))
 
@@ -174,7 +179,9 @@ def parse(file: Path, *, platform: str = sys.platform) -> ParsedConfig:
     text, data, distrust = _read_file(file)
     root, old_names = parse_tree(_parse_document(file, text), file)
     is_audited = bool(root.settings.audit)
-    return ParsedConfig(file, root, (*distrust, *old_names), platform, _digest(data) if is_audited else "")
+    digest = _digest(data) if is_audited else ""
+    named = text if CREDENTIAL in text else ""
+    return ParsedConfig(file, root, (*distrust, *old_names), platform, digest, named)
 
 
 def _digest(data: bytes) -> str:

@@ -1,7 +1,8 @@
 """Substitutes variables: `${VAR}`, `${VAR:-default}`, `${VAR:?message}`, and `$${` for a literal `${`.
 
-The values of variables are never expanded again. Any other text with a `$` is kept unchanged, and no shell is
-involved. All missing variables are reported with their paths.
+`${credential:NAME}` is the content of a file that the service manager provides. The values of variables are never
+expanded again. Any other text with a `$` is kept unchanged, and no shell is involved. All missing variables are
+reported with their paths.
 """
 
 import re
@@ -15,9 +16,19 @@ from dynamic_mcp.config import environment
 from dynamic_mcp.config.flaws import FlawError
 from dynamic_mcp.config.keys import Keys, format_path
 from dynamic_mcp.config.types import check_url
+from dynamic_mcp.system.file_reader import read_bytes
+from dynamic_mcp.system.text import os_reason
 
 _DEFAULT = r"(?:\$\{[^{}]*\}|[^}])*"
-_REFERENCE = rf"\$\$\{{|\$\{{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::(?P<sign>[-?])(?P<rest>{_DEFAULT}))?\}}"
+CREDENTIAL = "credential:"
+_CREDENTIAL_NAME = rf"{CREDENTIAL}[A-Za-z0-9_][A-Za-z0-9_.-]*"
+_REFERENCE = (
+    rf"\$\$\{{|\$\{{(?P<name>{_CREDENTIAL_NAME}|[A-Za-z_][A-Za-z0-9_]*)(?::(?P<sign>[-?])(?P<rest>{_DEFAULT}))?\}}"
+)
+# Set by systemd for `LoadCredential=`; else where Docker, Podman and Compose mount secrets.
+_CREDENTIALS_VARIABLE, _SECRETS = "CREDENTIALS_DIRECTORY", "/run/secrets"
+# systemd's own limit (systemd.exec(5), section CREDENTIALS).
+_MOST_CREDENTIAL_BYTES = 1 << 20
 
 
 class Expansion(Struct, frozen=True):
@@ -61,10 +72,18 @@ def references(text: str, environment: Mapping[str, str]) -> Iterator[str]:
     """Yield the variables that `text` refers to; one with a default only if it is set."""
     for match in re.finditer(_REFERENCE, text) if "${" in text else ():
         name, sign, rest = match["name"], match["sign"], match["rest"]
-        if name and sign == "-" and not environment.get(name):
+        if name and sign == "-" and not _find_value(name, environment):
             yield from references(rest, environment)
-        elif name:
+        elif name and not name.startswith(CREDENTIAL):
             yield name
+
+
+def find_credentials(text: str, environment: Mapping[str, str]) -> list[Path]:
+    """Return the files of the credentials that `text` refers to."""
+    if f"${{{CREDENTIAL}" not in text:
+        return []
+    names = re.findall(rf"\$\{{({_CREDENTIAL_NAME})", text)
+    return [_credential_file(name, environment) for name in dict.fromkeys(names)]
 
 
 class Surroundings(Struct, frozen=True):
@@ -115,10 +134,11 @@ class Substitution:
         self.unset.update(dict.fromkeys((*expansion.undefined, *expansion.required)))
         self.empty.update(dict.fromkeys(expansion.empty))
         for name in expansion.undefined:
+            why = _describe_unset(name, self._environment)
             if is_required:
-                self.fail(at, f"`${{{name}}}` is not set")
+                self.fail(at, why)
             else:
-                self.warn(at, f"`${{{name}}}` is not set and is left unchanged")
+                self.warn(at, f"{why} and is left unchanged")
         for failure in expansion.failures:
             self.fail(at, failure)
         if "\0" in expansion.text:
@@ -163,7 +183,7 @@ def _expand_reference(reference: re.Match[str], environment: Mapping[str, str]) 
     name, sign, rest = reference["name"], reference["sign"], reference["rest"]
     if name is None:
         return Expansion("${")
-    value = environment.get(name)
+    value = _find_value(name, environment)
     if value in (
         f"${{{name}}}",
         f"${name}",
@@ -176,9 +196,44 @@ def _expand_reference(reference: re.Match[str], environment: Mapping[str, str]) 
         return expand(rest, environment)
     if sign == "?":
         return Expansion(
-            reference[0], failures=(f"`${{{name}}}` is not set" + (f": {rest}" if rest else ""),), required=(name,)
+            reference[0],
+            failures=(_describe_unset(name, environment) + (f": {rest}" if rest else ""),),
+            required=(name,),
         )
     return Expansion(reference[0], undefined=(name,))
+
+
+def _find_value(name: str, environment: Mapping[str, str]) -> str | None:
+    if not name.startswith(CREDENTIAL):
+        return environment.get(name)
+    try:
+        return _read_credential(_credential_file(name, environment))
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _read_credential(file: Path) -> str:
+    """Return a credential, without the line break at its end. Raises OSError and UnicodeDecodeError."""
+    text = read_bytes(file, most=_MOST_CREDENTIAL_BYTES).decode()
+    return text.removesuffix("\n").removesuffix("\r")
+
+
+def _credential_file(name: str, environment: Mapping[str, str]) -> Path:
+    return Path(environment.get(_CREDENTIALS_VARIABLE) or _SECRETS) / name.removeprefix(CREDENTIAL)
+
+
+def _describe_unset(name: str, environment: Mapping[str, str]) -> str:
+    """Return why a reference has no value."""
+    if not name.startswith(CREDENTIAL):
+        return f"`${{{name}}}` is not set"
+    file = _credential_file(name, environment)
+    try:
+        _read_credential(file)
+    except OSError as exc:
+        return f"`${{{name}}}` cannot be read from `{file}`: {os_reason(exc)}"
+    except UnicodeDecodeError:
+        return f"`${{{name}}}` cannot be read from `{file}`: it is not UTF-8"
+    return f"`${{{name}}}` is empty"
 
 
 def _unique(texts: Iterable[str]) -> tuple[str, ...]:

@@ -40,6 +40,18 @@ class FeatureCommand(Struct, frozen=True):
     after: str = ""
 
 
+class StatePlace(Struct, frozen=True):
+    """A file or folder of the state directory, by its path in it: what is not named by itself is as its folder.
+
+    Backups copy them in the order of the rows. `is_secret`: who has it can act for a user or for the service.
+    `is_passing`: it is of use to the processes of the moment alone, and is left out.
+    """
+
+    path: str
+    is_secret: bool = True
+    is_passing: bool = False
+
+
 class Feature(Struct, frozen=True):
     """One feature: the modules that it names are in its room; an empty name means that it has no such part."""
 
@@ -68,6 +80,8 @@ class Feature(Struct, frozen=True):
     cluster: str = ""  # other replicas of the HTTP server: its `make_service` returns a `ReplicaSet`
     store: str = ""  # what they share, if its section has a `store`: its `open_store` returns a `SharedStore`
     migrations: str = ""  # between files and that: returns `Migration`s for a config and a store, as `module:name`
+    state: tuple[StatePlace, ...] = ()  # what it keeps in the state directory
+    keeps_elsewhere: Mapping[str, str] = {}  # names of what a config may keep elsewhere, and what says where, or None
     store_modules: tuple[str, ...] = ()  # how the names of the modules begin that only this needs
     gates: str = ""  # holds back definitions of servers: its `make_service` returns a `GateService`
     server: str = ""  # adds a group with the feature's name: its `find_server` takes the section, or None
@@ -141,6 +155,14 @@ FEATURES = (
         observes_commands=True,
         check="check",
         change_listener="commands.recording",
+        state=(  # calls are in one of the first two at each moment
+            StatePlace("audit/open", is_secret=False),
+            StatePlace("audit/seals.jsonl", is_secret=False),
+            StatePlace("audit/key"),
+            StatePlace("audit/lock", is_passing=True),
+            StatePlace("audit", is_secret=False),
+        ),
+        keeps_elsewhere={"audit": "config:find_other_directory"},
         commands=(FeatureCommand("audit", "Check and repair", after="logs"),),
     ),
     Feature(
@@ -149,6 +171,7 @@ FEATURES = (
         auth_kind="login",
         auth_provider="provider",
         migrations="migration:list_migrations",
+        state=(StatePlace("clients"),),
     ),
     Feature(
         "registry",
@@ -168,7 +191,15 @@ FEATURES = (
         store_modules=("local_store", "store", "subscribers", "valkey"),
         check="check",
         probe="probe",
+        keeps_elsewhere={"cluster": "config:find_store_file"},
         commands=(FeatureCommand("cluster", "Check and repair", after="doctor"),),
+    ),
+    Feature(
+        "backup",
+        commands=(
+            FeatureCommand("backup", "Check and repair", after="logs"),
+            FeatureCommand("restore", "Check and repair", after="backup"),
+        ),
     ),
     Feature("scan", commands=(FeatureCommand("cli", "Set up", after="registry"),)),
     Feature(
@@ -226,6 +257,7 @@ FEATURES = (
         ),
         steps={"cache": "step:ResultCache"},
         check="check",
+        state=(StatePlace("cache-clear", is_passing=True),),  # marks for the processes that run
         commands=(FeatureCommand("cache", "Check and repair", after="audit"),),
     ),
     Feature(
@@ -261,6 +293,7 @@ FEATURES = (
         steps={"approval": "step:AskForApproval"},
         check="check",
         status="status",
+        state=(StatePlace("approvals"),),  # with the arguments of calls
         choice_keys={"deny": "n", "once": "y", "hour": "h", "session": "s"},  # as `approve watch` has them
         commands=(FeatureCommand("approve", "Approve"),),
     ),
@@ -275,6 +308,7 @@ FEATURES = (
         keys=("settings.lock_file",),
         catalog_check="check",
         gates="service",
+        state=(StatePlace("pins", is_secret=False),),
         commands=(FeatureCommand("pins", "Approve", after="approve"),),
     ),
     Feature(
@@ -289,6 +323,7 @@ FEATURES = (
         steps={"stored script": "step:RunStoredScript"},
         check="check",
         own_tools={"run_dynamic_script": "tool"},
+        state=(StatePlace("scripts", is_passing=True),),  # a script goes on once, and a copy would let it go on again
         commands=(FeatureCommand("script", "Look and try", after="call"),),
     ),
 )

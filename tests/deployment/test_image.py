@@ -166,7 +166,9 @@ async def test_the_image_says_what_is_in_it() -> None:
     assert (document["bomFormat"], document["specVersion"]) == ("CycloneDX", "1.6")
     purls = {each["purl"].partition("@")[0] for each in document["components"] if "purl" in each}
     assert {"pkg:pypi/msgspec", "pkg:pypi/valkey", "pkg:pypi/cel-expr-python", "pkg:deb/debian/tini"} <= purls
-    locked = re.findall(r"^([\w-]+)==(\S+)", (containers.ROOT / "image" / "slim.txt").read_text(), re.MULTILINE)
+    locked = re.findall(
+        r"^([\w-]+)==(\S+)", (containers.ROOT / "deploy" / "image" / "slim.txt").read_text(), re.MULTILINE
+    )
     versions = {
         each["name"].lower().replace("_", "-").replace(".", "-"): each["version"] for each in document["components"]
     }

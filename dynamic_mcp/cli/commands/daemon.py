@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
 
 
+_system_option = click.option("--system", "is_system", is_flag=True, help="The service of the machine (systemd).")
+
+
 @click.group(short_help="Run, start, stop or install the daemon of a config.", subcommand_metavar="COMMAND")
 def command() -> None:
     """Manage the daemon of a config, which runs servers that all clients of this user share.
@@ -72,11 +75,29 @@ def status(context: Invocation) -> int:
     return show_daemon(context)
 
 
-@command.command("install", short_help="Install the daemon as a service of your user.")
-@click.option("--print", "is_printing", is_flag=True, help="Print the file of the service and change nothing.")
+@command.command("install", short_help="Install the daemon as a service of your user, or of the machine.")
+@click.option("--print", "is_printing", is_flag=True, help="Print the files of the service and change nothing.")
+@_system_option
+@click.option(
+    "--root",
+    metavar="DIR",
+    type=click.Path(file_okay=False),
+    help="With --system: write the files below DIR and start nothing, for packages and images.",
+)
+@click.option("--overwrite", is_flag=True, help="With --system: replace files that were edited.")
 @common_options
-def install(context: Invocation, *, is_printing: bool) -> int:
-    """Install the daemon as a service of your user, which starts with each login."""
+def install(context: Invocation, *, is_printing: bool, is_system: bool, root: str | None, overwrite: bool) -> int:
+    """Install the daemon as a service of your user, which starts with each login.
+
+    With --system, it is a confined service of systemd that serves the config over HTTP, by default
+    /etc/dynamic-mcp/dynamic-mcp.json, as a user of its own. systemd listens for it, so an upgrade refuses nobody.
+    """
+    if is_system:
+        from dynamic_mcp.cli.system_service import install_system_service
+
+        return install_system_service(context, is_printing=is_printing, root=root, overwrites=overwrite)
+    if root is not None or overwrite:
+        raise click.UsageError("`--root` and `--overwrite` are for `--system`")
     from dynamic_mcp.cli.daemon_service import install_service
 
     return install_service(context, is_printing=is_printing)
@@ -84,9 +105,14 @@ def install(context: Invocation, *, is_printing: bool) -> int:
 
 @command.command("uninstall")
 @click.option("--print", "is_printing", is_flag=True, help="Print the commands that do it and change nothing.")
+@_system_option
 @common_options
-def uninstall(context: Invocation, *, is_printing: bool) -> int:
+def uninstall(context: Invocation, *, is_printing: bool, is_system: bool) -> int:
     """Stop the service and remove it."""
+    if is_system:
+        from dynamic_mcp.cli.system_service import uninstall_system_service
+
+        return uninstall_system_service(context, is_printing=is_printing)
     from dynamic_mcp.cli.daemon_service import uninstall_service
 
     return uninstall_service(context, is_printing=is_printing)

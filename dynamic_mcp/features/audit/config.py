@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import field
 from msgspec.structs import replace
@@ -11,6 +11,9 @@ from msgspec.structs import replace
 from dynamic_mcp.config.section import Section
 from dynamic_mcp.config.substitute import Substitution, Surroundings, resolve_path
 from dynamic_mcp.config.types import Duration, File
+
+if TYPE_CHECKING:
+    from dynamic_mcp.config.resolved import Config
 
 KEEP_S = 180 * 24 * 3600.0
 
@@ -61,3 +64,9 @@ def resolve(
         seal_key=path("seal_key", section.seal_key),
     )
     return audit, [*texts.warnings, *texts.failures]
+
+
+def find_other_directory(config: Config) -> Path | None:
+    """Return the directory of the log, if a config keeps it elsewhere than in the state directory."""
+    audit = config.settings_of("audit", Audit)
+    return None if audit is None else audit.path

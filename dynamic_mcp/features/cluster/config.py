@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from msgspec.structs import replace
 
@@ -15,6 +15,9 @@ from dynamic_mcp.config.substitute import Substitution, Surroundings
 from dynamic_mcp.config.types import Text, check_literal_url
 from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.features.cluster.store_address import parse_address
+
+if TYPE_CHECKING:
+    from dynamic_mcp.config.resolved import Config
 
 _AT = ("settings", "cluster")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}")
@@ -142,3 +145,14 @@ def _own_name() -> str:
 
     name = re.sub(r"[^A-Za-z0-9]+", "-", socket.gethostname())
     return name.strip("-")[:63]
+
+
+def find_store_file(config: Config) -> Path | None:
+    """Return the file of the store, if it is one in a file."""
+    settings = config.settings_of("cluster", Cluster)
+    if settings is None or settings.store is None:
+        return None
+    address = parse_address(settings.store, config.file.parent)
+    from urllib.request import url2pathname  # which knows drives
+
+    return Path(url2pathname(address.path)) if address.is_file else None

@@ -1,0 +1,1 @@
+"""Copies of what the program keeps in files, and their way back."""
