@@ -1,11 +1,14 @@
 """Write the parts of the documents that come from the code, between `<!-- NAME -->` and `<!-- end of NAME -->`.
 
+The schema of the chart's values gets that of the config.
+
 python docs/generate.py [--check]
 """
 
 from __future__ import annotations
 
 import ast
+import json
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -17,6 +20,7 @@ import fields
 from dynamic_mcp import errors
 from dynamic_mcp.cli.command_group import commands
 from dynamic_mcp.cli.command_names import sections
+from dynamic_mcp.features.cluster.chart import list_values
 from dynamic_mcp.features.metrics import definitions
 from dynamic_mcp.groups.lifecycle import TRANSITIONS
 from dynamic_mcp.importer.model import Machine, ToolScope
@@ -27,6 +31,7 @@ from dynamic_mcp.proxy.chain import ORDER
 
 DOCS = Path(__file__).parent
 PACKAGE = DOCS.parent / "dynamic_mcp"
+CHART = DOCS.parent / "deploy" / "chart"
 
 
 def main() -> int:
@@ -41,6 +46,12 @@ def main() -> int:
             print(f"{name} is out of date")
             if "--check" not in sys.argv:
                 (DOCS / name).write_text(new, encoding="utf-8")
+    schema = CHART / "values.schema.json"
+    if (new := chart_schema()) != schema.read_text(encoding="utf-8"):
+        stale += 1
+        print(f"{schema.name} is out of date")
+        if "--check" not in sys.argv:
+            schema.write_text(new, encoding="utf-8")
     return stale if "--check" in sys.argv else 0
 
 
@@ -190,6 +201,30 @@ def order() -> str:
     return "\n".join(["| | step | what happens |", "|---|---|---|", *rows])
 
 
+# --- the chart -------------------------------------------------------------------------------------------------
+
+
+def chart_schema() -> str:
+    """Return the schema of the chart's values, which has the config's in its `definitions`."""
+    schema = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
+    config = json.loads((DOCS.parent / "schemas" / "dynamic-mcp.schema.json").read_text(encoding="utf-8"))
+    parts = {f"config.{name}": part for name, part in config.pop("$defs").items()}
+    whole = {key: value for key, value in config.items() if not key.startswith("$")}
+    text = json.dumps({"server": schema["definitions"]["server"], "config": whole, **parts}, ensure_ascii=False)
+    schema["definitions"] = json.loads(text.replace('"#/$defs/', '"#/definitions/config.'))
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def chart_values() -> str:
+    """Return a table of the chart's values."""
+    rows = ["| value | default | meaning |", "|---|---|---|"]
+    for each in list_values():
+        is_shown = not each.is_group and each.default not in ("", [], {})
+        default = f"`{fields.cell(json.dumps(each.default))}`" if is_shown else ""
+        rows.append(f"| `{each.path}` | {default} | {fields.cell(each.description)} |")
+    return "\n".join(rows)
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "order": order,
     "states": states,
@@ -199,6 +234,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "metrics": metrics,
     "spanattributes": span_attributes,
     "otelmetrics": otel_metrics,
+    "values": chart_values,
 }
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ import httpx2
 import pytest
 
 from tests.documents import ROOT, blocks, find_blocks
-from tests.http_program import serving_http
 from tests.process.http_client import HttpClient
 from tests.program import BOUND_S, text_of
 
@@ -107,33 +106,11 @@ def test_what_the_pages_show_of_a_reverse_proxy_is_in_the_examples(language: str
         assert any(example.endswith(text) for example in examples), text
 
 
-def test_the_volume_of_the_page_is_a_directory_that_the_image_makes_for_its_user() -> None:
-    steps = [
-        line.split(maxsplit=1)
-        for line in (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
-        if line[:1].isupper()
-    ]
-    own = [words for name, words in steps[steps.index(["USER", "mcp"]) :] if name == "RUN"]
-    (home,) = [words for name, words in steps if name == "WORKDIR" and words.startswith("/home/")]
-    made = [f"{home}/{word}" for words in own for word in words.split() if word.startswith(".")]
-    volumes = re.findall(r"-v [\w-]+:(/\S+)", PAGE)
-    assert volumes
-    assert set(volumes) <= set(made)
-
-
-@pytest.mark.skipif(os.name != "posix", reason="it is a command of a shell")
-async def test_the_health_check_of_the_page_passes_while_it_serves_and_not_afterwards(tmp_path: Path) -> None:
-    (command,) = re.findall(r"`--health-cmd '(.*)'`", PAGE)
-
-    async def check() -> int:
-        own = command.replace("127.0.0.1:8808", served.origin.removeprefix("http://"))
-        process = await asyncio.create_subprocess_exec("sh", "-c", own, stderr=asyncio.subprocess.DEVNULL)
-        return await process.wait()
-
-    async with asyncio.timeout(BOUND_S):
-        async with serving_http(tmp_path, {}) as served:
-            assert await check() == 0
-        assert await check() == 1
+def test_the_volume_of_the_page_is_that_of_the_image() -> None:
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    (volume,) = re.findall(r"^VOLUME (\S+)$", text, re.MULTILINE)
+    assert set(re.findall(r"-v [\w-]+:(/\S+)", PAGE)) == {volume}
+    assert f"ENV HOME={volume} TMPDIR={volume} " in text
 
 
 def test_what_the_page_shows_of_the_unit_is_in_it() -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dynamic_mcp.proxy.result_store import ResultStore
     from dynamic_mcp.proxy.view import View
     from dynamic_mcp.system.clock import Clock
+    from dynamic_mcp.system.shared_store import SharedStore
     from dynamic_mcp.tools.schema import InputSchema
 
 
@@ -49,7 +50,7 @@ class OwnToolContext(Struct, frozen=True):
     DynamicMcpError. `finder_for` returns what finds tools for the client of a request. `results` returns the store of
     results that are too long. Bounds of time go by `clock`. `ask_ahead` has a person asked at once about calls that a
     call of the tool is going to cause; it raises DynamicMcpError if none may be made. What is to survive a restart is
-    kept in `state_folder`, if there is one.
+    kept in `state_folder`, if there is one, or in what `find_shared_store` returns, if replicas share something.
     """
 
     view_for: Callable[[Client], View]
@@ -59,6 +60,7 @@ class OwnToolContext(Struct, frozen=True):
     clock: Clock
     ask_ahead: Callable[[Request, CallPlan], Awaitable[None]]
     state_folder: Path | None
+    find_shared_store: Callable[[], SharedStore | None]
 
 
 class OwnTool:

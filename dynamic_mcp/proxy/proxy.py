@@ -401,6 +401,7 @@ class Proxy:
             self._clock,
             self._chains.ask_ahead,
             self._services.state_folder,
+            lambda: self._services.shared_store,
         )
         tool: OwnTool = feature.load(feature.own_tools[name]).make_tool(context)
         self._parts.push_async_callback(tool.close)

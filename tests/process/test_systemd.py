@@ -56,21 +56,23 @@ class Manager:
         while words not in await self.hear():
             pass
 
-    async def start(self, *words: str) -> asyncio.subprocess.Process:
-        """Start the service, without waiting for it."""
+    async def start(self, *words: str, package: Path | None = None) -> asyncio.subprocess.Process:
+        """Start the service, or a copy of it in the folder `package`, without waiting for it."""
+        copy = {} if package is None else {"PYTHONPATH": str(package)}
         with self.stderr.open("ab") as stderr:
             return await asyncio.create_subprocess_exec(
                 *(sys.executable, "-c", _AS_SERVICE, str(self.listening.fileno()), *OWN, "serve", *words),
-                env={**os.environ, "NOTIFY_SOCKET": str(self._path), "WATCHDOG_USEC": "200000"},
+                env={**os.environ, **copy, "NOTIFY_SOCKET": str(self._path), "WATCHDOG_USEC": "200000"},
+                cwd=package,
                 pass_fds=(self.listening.fileno(),),
                 stdin=asyncio.subprocess.DEVNULL,
                 stderr=stderr,
             )
 
     @contextlib.asynccontextmanager
-    async def running(self, config: Path) -> AsyncIterator[asyncio.subprocess.Process]:
+    async def running(self, config: Path, package: Path | None = None) -> AsyncIterator[asyncio.subprocess.Process]:
         """Run the service until a signal ends it; it serves when this begins."""
-        process = await self.start(str(config), "--http")
+        process = await self.start(str(config), "--http", package=package)
         try:
             await self.hears("READY=1")
             yield process

@@ -552,7 +552,9 @@ class HttpFace:
 
     async def recover(self, arrival: Arrival) -> BodyReceiver | Response | None:
         """Return what takes a request of a session whose replica has ended, or the refusal; None if it is lost."""
-        return None if self.moves is None or self.is_draining else await self.moves.recover(arrival)
+        if self.moves is None:
+            return None
+        return self.moves.pass_over(arrival) if self.is_draining else await self.moves.recover(arrival)
 
     # --- time, and the end -----------------------------------------------------------------------------
 

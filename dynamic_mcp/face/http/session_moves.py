@@ -59,7 +59,7 @@ class MovingSessions(Protocol):
     def cors_of(self, arrival: Arrival) -> Headers: ...
 
     async def recover(self, arrival: Arrival) -> BodyReceiver | Response | None:
-        """Call `SessionMoves.recover`, unless this replica ends."""
+        """Call `SessionMoves.recover`, or `pass_over` if this replica ends."""
         ...
 
 
@@ -106,9 +106,13 @@ class SessionMoves:
             return None
         self._records.forget(session.id)
         self._face.end(session)
+        return self.pass_over(arrival) or ENDED
+
+    def pass_over(self, arrival: Arrival) -> BodyReceiver | Response | None:
+        """Let another replica take a request, as this one ends; None if there is no other."""
         if isinstance(arrival.authentication, PeerAuthentication):
             return MOVED
-        return self._cluster.hand_over(arrival, self._face.cors_of(arrival)) or ENDED
+        return self._cluster.hand_over(arrival, self._face.cors_of(arrival))
 
     def _describe(self, session: HttpSession) -> SessionRecord | None:
         """Return the record of a session; None if no other replica can go on with it."""

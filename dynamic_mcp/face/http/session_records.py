@@ -29,6 +29,9 @@ MOST_BYTES = 2048
 # A process that has not said for so long that it is alive has ended.
 ALIVE_FOR_S = 3.0
 _SAY_EVERY_S = 1.0
+# What a process that ends says instead of its name, and how long that is there.
+_ENDED = b""
+_ENDED_FOR_S = 60.0
 _LOOK_EVERY_S = 0.25
 _WRITE_AGAIN_S = 1.0
 _TRIES = 3
@@ -267,8 +270,8 @@ class SessionRecords:
         if self._writing is not None:
             await asyncio.wait([self._writing], timeout=_WRITE_AGAIN_S)
         try:
-            if self._presence is not None:
-                await self.store.delete(REPLICAS, self.name, expected=self._presence)
+            if self._presence is not None:  # others need not wait until they would have heard of this process
+                await self.store.compare_and_set(REPLICAS, self.name, _ENDED, _ENDED_FOR_S, expected=self._presence)
         except StoreUnavailable as exc:  # it expires
             log.debug("other replicas do not hear that this one ends: %s", exc)
 

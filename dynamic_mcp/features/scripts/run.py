@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import time
@@ -30,6 +31,7 @@ from dynamic_mcp.proxy.request import CallPlan, ForwardingChannel, OwnQuestion, 
 from dynamic_mcp.proxy.view import GroupView, View
 from dynamic_mcp.session.modern_client import ModernCall
 from dynamic_mcp.system.decoding import decode_as
+from dynamic_mcp.system.shared_store import StoreUnavailable
 from dynamic_mcp.system.text import one_line, pluralize
 from dynamic_mcp.tools import results
 from dynamic_mcp.tools.arguments import split_name
@@ -42,6 +44,8 @@ _RESULT = CallHandling(validate=None, limit=100_000, compact=False)
 # How often a server may ask for input before it answers one call.
 _MAX_ROUNDS = 10
 _LONGEST_ERROR = 300
+# The pauses before each try to remove from the store what is kept.
+_REMOVE_AFTER_S = (0.0, 0.2, 0.3, 0.5, 1.0, 1.0)
 _MAY_HAVE_RUN = "dynamic-mcp was restarted before this call was answered; it may have run"
 
 
@@ -70,7 +74,7 @@ class _Call(Struct):
 
 
 class ScriptRun:
-    """Runs one script for the call `request`, whose params are `params`. `suspended` keeps scripts on disk."""
+    """Runs one script for the call `request`, whose params are `params`. `suspended` keeps scripts that wait."""
 
     def __init__(
         self,
@@ -105,8 +109,9 @@ class ScriptRun:
         self._execution = Execution(self._code, self._data, settings, functions, self._print_soon, self._on_resume)
         self._suspended = suspended
         self._arguments = arguments
-        self._kept = ""  # the name of what is on disk
+        self._kept = ""  # the name of what is kept
         self._version = 0  # of what is kept
+        self._turn = asyncio.Lock()  # to write it, or to remove it
         self._given = ""  # the name that the client has
         self._questions: Mapping[str, Frame] = {}  # of the client, by its keys
         self._keeping: asyncio.Task[str] | None = None
@@ -126,17 +131,23 @@ class ScriptRun:
         self._plan = await plan_calls(self._request, self._view(), self._code, names, self._data, most)
         if self._plan is not None:
             try:
-                await self._context.ask_ahead(self._request, self._plan)
-            finally:
-                self._forget()  # it begins, and must not begin twice, or is denied
+                await self._ask_ahead(self._plan)
+            except ScriptFailed as exc:
+                return self._describe_failure(exc, self._code)
         self._started = self._context.clock.now()
         return await self._answer(sandbox)
 
     async def resume(self, sandbox: Sandbox, name: str, responses: Mapping[str, Raw]) -> Frame:
-        """Go on with a script of a process that has ended, with what the client says. Raises StateRefused."""
+        """Go on with a script of a process that has ended, with what the client says.
+
+        Raises StateRefused, and DynamicMcpError if the store that has it cannot be reached.
+        """
         if self._suspended is None:
             raise StateRefused("invalid")
-        script = await asyncio.to_thread(self._suspended.take, name, self._binding)
+        try:
+            script = await self._suspended.take(name, self._binding)
+        except StoreUnavailable as exc:
+            raise DynamicMcpError(f"the script cannot go on here: {exc}", hint="repeat the request") from None
         if not script.state:
             return await self.answer(sandbox)
         self._restore(script)
@@ -150,7 +161,10 @@ class ScriptRun:
         self._work = asyncio.create_task(sandbox.run(self._execution, self._request.client))
         try:
             value = await self._finish(self._work)
+            await self._forget()
         except ScriptFailed as exc:
+            with contextlib.suppress(ScriptFailed):
+                await self._forget()
             return self._describe_failure(exc, self._code)
         return self._describe_result(value)
 
@@ -177,11 +191,11 @@ class ScriptRun:
     def _late(self) -> ScriptFailed:
         return ScriptFailed(f"it took more than {self._settings.total_s:g} s in all (the bound `total`)")
 
-    # --- on disk -----------------------------------------------------------------------------------------
+    # --- while it waits ----------------------------------------------------------------------------------
 
     @cached_property
     def _binding(self) -> bytes:
-        """What is on disk is bound to this; a long input takes a while, which only a script that is kept pays."""
+        """What is kept is bound to this; a long input takes a while, which only a script that is kept pays."""
         return _bind(self._request, self._arguments)
 
     def _set_keep(self, keep: Callable[[SuspendedScripts, Mapping[str, Frame]], Awaitable[str]]) -> None:
@@ -190,19 +204,24 @@ class ScriptRun:
         if self._suspended is not None and isinstance(call, ModernCall):
             call.keep = partial(keep, self._suspended)
 
+    async def _ask_ahead(self, plan: CallPlan) -> None:
+        """Ask the one question about a script. Raises DynamicMcpError, and ScriptFailed if it goes on elsewhere."""
+        try:
+            await self._context.ask_ahead(self._request, plan)
+        finally:
+            await self._forget()  # it begins, and must not begin twice, or is denied
+
     async def _keep_unbegun(self, suspended: SuspendedScripts, questions: Mapping[str, Frame]) -> str:
         """Keep the script before it begins: it begins again, so that a person is asked again."""
-        self._forget()
-        return await self._save(suspended, {})
+        return await self._keep(suspended, {})
 
     async def _keep_suspended(self, suspended: SuspendedScripts, questions: Mapping[str, Frame]) -> str:
         """Keep the script while its client is asked these questions; return its name, or nothing."""
-        self._forget()
         self._given = ""
         if not await self._execution.suspend():
             return ""
         self._questions = questions
-        self._given = await self._save(suspended, questions)
+        self._given = await self._keep(suspended, questions)
         return self._given
 
     async def _keep_again(self, suspended: SuspendedScripts, name: str) -> str:
@@ -211,38 +230,75 @@ class ScriptRun:
             return ""
         return await self._save(suspended, self._questions, name)
 
+    async def _keep(self, suspended: SuspendedScripts, questions: Mapping[str, Frame]) -> str:
+        """Keep the script under a new name, instead of what was kept before; return the name, or nothing."""
+        try:
+            await self._forget()
+        except ScriptFailed:
+            return ""  # nor does it go on before what was kept is removed
+        return await self._save(suspended, questions)
+
     async def _save(self, suspended: SuspendedScripts, questions: Mapping[str, Frame], name: str = "") -> str:
         version, script = self._version, self._describe_state(questions)
-        try:
-            name = await asyncio.to_thread(suspended.write, script, self._binding, name)
-            if not name:
+        async with self._turn:
+            if version != self._version:
                 return ""
-            if version != self._version:  # it has gone on meanwhile
-                suspended.discard(name)
+            self._kept = name
+            try:
+                name = await suspended.write(script, self._binding, name)
+            except OSError as exc:
+                log.warning("a script that waits cannot be kept: %s", exc)
                 return ""
-            suspended.publish(name)
-        except OSError as exc:
-            log.warning("a script that waits cannot be kept: %s", exc)
-            return ""
-        self._kept = name
-        return name
+            self._kept = name or self._kept
+        return name if version == self._version else ""  # it has gone on meanwhile, once what was kept is removed
 
-    def _on_resume(self) -> None:
-        """Called before the script goes on: what is on disk is removed first, so that no call is repeated."""
-        self._forget()
+    async def _on_resume(self) -> None:
+        """Called before the script goes on: what is kept is removed first, so that no call is repeated.
+
+        Raises ScriptFailed.
+        """
+        await self._forget()
         call, suspended, name = self._request.channel, self._suspended, self._given
         if suspended is not None and name and isinstance(call, ModernCall) and call.is_parked and not call.is_over:
             self._keeping = asyncio.create_task(self._keep_again(suspended, name))
 
-    def _forget(self) -> None:
-        """Remove the script from the disk: what was kept is not true any more."""
+    async def _forget(self) -> None:
+        """Remove what is kept of the script, which is not true any more.
+
+        Raises ScriptFailed if the script goes on in another process, or may do so.
+        """
         call = self._request.channel
         if isinstance(call, ModernCall) and call.is_over:
             return  # its client has gone, or the program ends: the client may come back with what was kept
         self._version += 1
-        if self._kept and self._suspended is not None:
-            self._suspended.forget(self._kept)
-        self._kept = ""
+        if self._suspended is None:
+            return
+        async with self._turn:
+            if self._kept:
+                await self._remove(self._suspended, self._kept)
+            self._kept = ""
+
+    async def _remove(self, suspended: SuspendedScripts, name: str) -> None:
+        """Remove what is kept by a name, as soon as the store can be reached that has it. Raises ScriptFailed."""
+        why = ""
+        for pause_s in _REMOVE_AFTER_S:
+            if pause_s:
+                await self._context.clock.sleep(pause_s)
+            try:
+                return await suspended.forget(name)
+            except StateRefused:
+                raise ScriptFailed("another replica goes on with it") from None
+            except StoreUnavailable as exc:
+                why = str(exc)
+        raise ScriptFailed(f"another replica may go on with it: {why}")
+
+    async def _forget_before_sending(self) -> None:
+        """Remove what is kept of the script before a call of it is sent, or end the script."""
+        try:
+            await self._forget()
+        except ScriptFailed as exc:
+            self._end(exc.message)
+            await asyncio.Event().wait()  # until it is cancelled
 
     def _describe_state(self, questions: Mapping[str, Frame]) -> SuspendedScript:
         execution = self._execution
@@ -391,7 +447,9 @@ class ScriptRun:
             params,
             self._request.client,
             self._view(),
-            self._channel if call is None else _CallChannel(self._channel, self._request, call, self._forget),
+            self._channel
+            if call is None
+            else _CallChannel(self._channel, self._request, call, self._forget_before_sending),
             self._request.id,
             parent=self._request,
             plan=self._plan,
@@ -405,6 +463,9 @@ class ScriptRun:
         except Exception:
             log.exception("a bug: a call of a script failed")
             return encode_error(INTERNAL_ERROR, "internal error; see the log of dynamic-mcp")
+
+    def _open_channel(self, call: _Call) -> _CallChannel:
+        return _CallChannel(self._channel, self._request, call, self._forget_before_sending)
 
     def _view(self) -> View:
         """Return what the client may see at this moment."""
@@ -443,7 +504,7 @@ class ScriptRun:
         finally:
             if call is not None:
                 call.retry, call.asked = wire.ABSENT, {}
-                self._forget()
+        await self._forget_before_sending()
         for answer in answers:
             if len(answer.error):
                 why = wire.text(wire.member(answer.error, "message")) or "an error"
@@ -509,14 +570,16 @@ class _ScriptChannel(ForwardingChannel):
 class _CallChannel(ForwardingChannel):
     """The way of one call of a script to its client, which knows whether the call waits for an approval, unsent.
 
-    `on_change` is called before that changes.
+    `on_answer` is awaited before the call goes on.
     """
 
-    def __init__(self, channel: _ScriptChannel, request: Request, call: _Call, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self, channel: _ScriptChannel, request: Request, call: _Call, on_answer: Callable[[], Awaitable[None]]
+    ) -> None:
         super().__init__(request)
         self._channel = channel
         self._call = call
-        self._on_change = on_change
+        self._on_answer = on_answer
 
     def notify(self, frame: Frame) -> None:
         self._channel.notify(frame)
@@ -526,10 +589,11 @@ class _CallChannel(ForwardingChannel):
             return await super().ask(frame, on_status)
         self._call.is_unsent = True
         try:
-            return await super().ask(frame, on_status)
+            answer = await super().ask(frame, on_status)
         finally:
             self._call.is_unsent = False
-            self._on_change()
+        await self._on_answer()
+        return answer
 
 
 def _to_kept(call: _Call, questions: Mapping[str, Frame]) -> KeptCall:

@@ -155,8 +155,8 @@ class Pending(Struct):
 class Execution:
     """One script in progress: its state while it has no worker, and the calls that it has begun.
 
-    `functions` take the number of a call before their texts. `on_resume` is called before a script without a worker
-    goes on; `on_print` may be called in another thread.
+    `functions` take the number of a call before their texts. `on_resume` is awaited before a script without a worker
+    goes on, and raises ScriptFailed if it must not; `on_print` may be called in another thread.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class Execution:
         settings: Scripts,
         functions: Functions,
         on_print: Callable[[str], None],
-        on_resume: Callable[[], None] = lambda: None,
+        on_resume: Callable[[], Awaitable[None]],
     ) -> None:
         self.settings = settings
         self.is_done = self.has_begun = False
@@ -206,7 +206,7 @@ class Execution:
         self._is_suspended.clear()
         self._is_in_haste.clear()
         if self.state:
-            self._on_resume()
+            await self._on_resume()
         stop = await self._start(session)
         while not isinstance(stop, monty.MontyComplete):
             match stop:

@@ -1,19 +1,20 @@
-"""Scripts that wait for their modern clients, on disk: they go on after a restart of the program.
+"""Scripts that wait for their modern clients: another process goes on with one when the first has ended.
 
-One private file for each, encrypted with a key that only the client has, as part of the `requestState`. The file is
-bound to the principal and the call, is removed before the script goes on, and is used once. While the process that
-wrote it lives, no other one reads it.
+Each is sealed with a key that only the client has, as part of the `requestState`, and bound to the principal and the
+call. It is removed before the script goes on, and is used once. It is in the store that replicas share, or on disk
+where there is none, or where the script is too long for it.
 """
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
 import os
 import secrets
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable
 from hashlib import sha256
-from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -21,21 +22,16 @@ from msgspec import Struct
 from dynamic_mcp.features.scripts.sandbox import Pending
 from dynamic_mcp.mcp.envelope import StateRefused
 from dynamic_mcp.proxy.parked_calls import PARKED_FOR_S
-from dynamic_mcp.system import file_reader, paths
-from dynamic_mcp.system.file_reader import read_private
+from dynamic_mcp.system.shared_store import SharedStore, StoreUnavailable
 
-FOLDER = "scripts"
-"""In the state directory."""
-MOST_FILES = 256
-MOST_BYTES = 256_000_000
-MOST_BYTES_OF_ONE = 16_000_000
+if TYPE_CHECKING:  # loaded with the first script that waits there
+    from dynamic_mcp.features.scripts.suspended_entries import SuspendedEntries
+    from dynamic_mcp.features.scripts.suspended_files import SuspendedFiles
+
 _FORMAT = 1
 _NONCE_BYTES = 12
-# An older file is of no use to anybody.
-_LEFT_AFTER_S = 3600.0
-# A process that ends may still hold its lock for a moment.
-_ENDS_WITHIN_S = 3.0
-_SCRIPT, _WRITTEN, _USED, _LOCK = ".script", ".written", ".used", ".lock"
+# In the place of the process in a name: the script is in the store.
+_SHARED = "shared"
 
 
 class KeptCall(Struct):
@@ -77,126 +73,133 @@ class SuspendedScript(Struct):
 
 
 class SuspendedScripts:
-    """The files of one process. `write` and `take` may wait for the disk."""
+    """The scripts of one process that wait. `find_store` returns what replicas share now, if they share something."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._process = secrets.token_hex(8)
-        self._lock = paths.FileLock(folder / f"{self._process}{_LOCK}")
-        self._is_locked = False
+    def __init__(self, files: SuspendedFiles | None, find_store: Callable[[], SharedStore | None]) -> None:
+        self._files = files
+        self._find_store = find_store
+        self._entries: SuspendedEntries | None = None
 
-    def write(self, script: SuspendedScript, binding: bytes, name: str = "") -> str:
-        """Write a script; return its name for `take`, or nothing where there are too many. Raises OSError.
+    async def write(self, script: SuspendedScript, binding: bytes, name: str = "") -> str:
+        """Keep a script; return its name for `take`, or nothing where it cannot be kept. Raises OSError.
 
-        It does not count before it is published. `name` is the one that the client has already, if it has.
+        `name` is the one that its client has already, if it has. It may be kept by that even if this fails.
         """
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
         data = msgspec.msgpack.encode(script)
-        paths.claim_private_dir(self._folder)
-        if len(data) > MOST_BYTES_OF_ONE or not self._has_room():
-            return ""
-        if not self._is_locked:
-            self._is_locked = self._lock.try_acquire()
-        name = (
-            name or f"{self._process}-{secrets.token_hex(8)}-{urlsafe_b64encode(AESGCM.generate_key(256)).decode()}"
+        if not name or _is_shared(name):
+            shared = _read_name(name or _make_name(_SHARED))
+            if await self._write_entry(shared, lambda: shared.seal(data, binding)):
+                return shared.text
+            if name:
+                return ""
+        return (
+            "" if self._files is None else await asyncio.to_thread(self._write_file, self._files, data, binding, name)
         )
-        (id, secret), nonce = _split(name), os.urandom(_NONCE_BYTES)
-        sealed = AESGCM(secret).encrypt(nonce, data, _bound(id, binding))
-        paths.write_private(self._file(id, _WRITTEN), nonce + sealed, durable=False)
-        return name
 
-    def publish(self, name: str) -> None:
-        """Let a script that was written count, at once. Raises OSError."""
-        id = _split(name)[0]
-        file_reader.replace(self._file(id, _WRITTEN), self._file(id, _SCRIPT))
+    async def forget(self, name: str) -> None:
+        """Remove a script before it goes on, or as it has ended.
 
-    def discard(self, name: str) -> None:
-        """Remove a script that was written, and is not to count."""
-        with contextlib.suppress(OSError):
-            self._file(_split(name)[0], _WRITTEN).unlink()
+        Raises StoreUnavailable, after which another process may go on with it, and StateRefused if one does.
+        """
+        if not _is_shared(name):
+            if self._files is not None:
+                self._files.forget(_read_name(name).id)
+        elif self._entries is not None:  # those that have written it
+            await self._entries.forget(_read_name(name).id)
 
-    def forget(self, name: str) -> None:
-        """Remove a script that goes on, or has ended."""
-        with contextlib.suppress(OSError):
-            self._file(_split(name)[0], _SCRIPT).unlink()
+    async def take(self, name: str, binding: bytes) -> SuspendedScript:
+        """Return a script of a process that has ended; only once. Raises StateRefused and StoreUnavailable."""
+        found = _read_name(name)
 
-    def take(self, name: str, binding: bytes) -> SuspendedScript:
-        """Return a script of a process that has ended; only once. Raises StateRefused."""
-        id, key = _split(name)
-        process = id.partition("-")[0]
-        lock = paths.FileLock(self._folder / f"{process}{_LOCK}")
-        if process == self._process:
-            raise StateRefused("used")
-        if not self._file(id, _SCRIPT).exists():  # it goes after the other has come
-            raise StateRefused("used" if self._file(id, _USED).exists() else "restarted")
-        try:
-            with lock.held(_ENDS_WITHIN_S):
-                return self._take(id, key, binding)
-        except (OSError, TimeoutError):
-            raise StateRefused("invalid") from None
+        def read(sealed: bytes) -> SuspendedScript:
+            return found.open(sealed, binding)
 
-    def close(self) -> None:
-        """Let other processes have the scripts."""
-        self._lock.release()
-        self._is_locked = False
-
-    def _take(self, id: str, key: bytes, binding: bytes) -> SuspendedScript:
-        from cryptography.exceptions import InvalidTag
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
-        file = self._file(id, _SCRIPT)
-        if self._file(id, _USED).exists():  # since another one has had the lock
-            raise StateRefused("used")
-        data = read_private(file, most=MOST_BYTES_OF_ONE + 1024)
-        try:
-            opened = AESGCM(key).decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], _bound(id, binding))
-            script = msgspec.msgpack.decode(opened, type=SuspendedScript)
-        except (ValueError, InvalidTag):
-            raise StateRefused("invalid") from None
-        try:  # of two that present it at once, one goes on
-            os.close(os.open(self._file(id, _USED), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        except FileExistsError:
-            raise StateRefused("used") from None
-        file.unlink()
+        if _is_shared(name):
+            entries = self._find_entries()
+            if entries is None:
+                raise StateRefused("restarted")
+            script = await entries.take(found.id, read)
+        elif self._files is None:
+            raise StateRefused("restarted")
+        else:
+            script = await asyncio.to_thread(self._files.take, found.id, read)
         if script.format != _FORMAT:
             raise StateRefused("restarted")
         if time.time() - script.saved_at > PARKED_FOR_S:
             raise StateRefused("expired")
         return script
 
-    def _has_room(self) -> bool:
-        """Return whether one more script may be kept; remove what is of no use."""
-        count = size = 0
-        for file in self._folder.iterdir():
-            with contextlib.suppress(OSError):
-                status = file.stat()
-                if file.suffix != _LOCK and time.time() - status.st_mtime > _LEFT_AFTER_S:
-                    file.unlink()
-                elif file.suffix == _LOCK and time.time() - status.st_mtime > 24 * _LEFT_AFTER_S:
-                    _remove_lock(file)
-                elif file.suffix == _SCRIPT:
-                    count += 1
-                    size += status.st_size
-        return count < MOST_FILES and size < MOST_BYTES
+    def close(self) -> None:
+        """Let other processes have the scripts."""
+        if self._files is not None:
+            self._files.close()
 
-    def _file(self, id: str, suffix: str) -> Path:
-        return self._folder / f"{id}{suffix}"
+    async def _write_entry(self, name: _Name, seal: Callable[[], bytes]) -> bool:
+        entries = self._find_entries()
+        if entries is None:
+            return False
+        try:
+            return await entries.write(name.id, seal())
+        except StoreUnavailable:
+            return False
+
+    def _write_file(self, files: SuspendedFiles, data: bytes, binding: bytes, name: str) -> str:
+        found = _read_name(name or _make_name(files.process))
+        return found.text if files.write(found.id, found.seal(data, binding)) else ""
+
+    def _find_entries(self) -> SuspendedEntries | None:
+        store = self._find_store()
+        if store is None:
+            return None
+        if self._entries is None or self._entries.store is not store:
+            from dynamic_mcp.features.scripts.suspended_entries import SuspendedEntries
+
+            self._entries = SuspendedEntries(store)
+        return self._entries
 
 
-def _remove_lock(file: Path) -> None:
-    """Remove the lock of a process that has ended; nothing can be kept in its name any more."""
-    lock = paths.FileLock(file)
-    if lock.try_acquire():
-        lock.release()
-        file.unlink()
+class _Name(NamedTuple):
+    """The name of a script, which its client has: where it is, its id there, and its key."""
+
+    text: str
+    id: str
+    key: bytes
+
+    def seal(self, data: bytes, binding: bytes) -> bytes:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        nonce = os.urandom(_NONCE_BYTES)
+        return nonce + AESGCM(self.key).encrypt(nonce, data, self._bound(binding))
+
+    def open(self, sealed: bytes, binding: bytes) -> SuspendedScript:
+        """Return what was sealed. Raises StateRefused."""
+        from cryptography.exceptions import InvalidTag
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        try:
+            data = AESGCM(self.key).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], self._bound(binding))
+            return msgspec.msgpack.decode(data, type=SuspendedScript)
+        except (ValueError, InvalidTag):
+            raise StateRefused("invalid") from None
+
+    def _bound(self, binding: bytes) -> bytes:
+        return sha256(self.id.encode() + binding).digest()
 
 
-def _split(name: str) -> tuple[str, bytes]:
-    """Return the id and the key of a script. Raises StateRefused."""
+def _make_name(process: str) -> str:
+    return f"{process}-{secrets.token_hex(8)}-{urlsafe_b64encode(secrets.token_bytes(32)).decode()}"
+
+
+def _is_shared(name: str) -> bool:
+    return name.startswith(f"{_SHARED}-")
+
+
+def _read_name(name: str) -> _Name:
+    """Return the parts of a name. Raises StateRefused."""
     process, _, rest = name.partition("-")
     number, _, key = rest.partition("-")
-    if not all(len(each) == 16 and each.isascii() and each.isalnum() for each in (process, number)):
+    parts = [number] if process == _SHARED else [process, number]
+    if not all(len(each) == 16 and each.isascii() and each.isalnum() for each in parts):
         raise StateRefused("invalid")
     try:
         data = urlsafe_b64decode(key.encode())
@@ -204,8 +207,4 @@ def _split(name: str) -> tuple[str, bytes]:
         raise StateRefused("invalid") from None
     if len(data) != 32:
         raise StateRefused("invalid")
-    return f"{process}-{number}", data
-
-
-def _bound(id: str, binding: bytes) -> bytes:
-    return sha256(id.encode() + binding).digest()
+    return _Name(name, f"{process}-{number}", data)

@@ -109,10 +109,13 @@ class ScriptTool(OwnTool):
             self._suspended.close()
 
     def _find_suspended(self) -> SuspendedScripts | None:
-        if self._suspended is None and self._context.state_folder is not None:
-            from dynamic_mcp.features.scripts.suspended import FOLDER, SuspendedScripts
+        folder = self._context.state_folder
+        if self._suspended is None and (folder is not None or self._context.find_shared_store() is not None):
+            from dynamic_mcp.features.scripts.suspended import SuspendedScripts
+            from dynamic_mcp.features.scripts.suspended_files import FOLDER, SuspendedFiles
 
-            self._suspended = SuspendedScripts(self._context.state_folder / FOLDER)
+            files = None if folder is None else SuspendedFiles(folder / FOLDER)
+            self._suspended = SuspendedScripts(files, self._context.find_shared_store)
         return self._suspended
 
     def _find_sandbox(self) -> Sandbox:

@@ -14,7 +14,7 @@ import os
 import re
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -25,6 +25,8 @@ from dynamic_mcp.features.approvals.client import ApprovalClient
 from dynamic_mcp.features.approvals.store import FOLDER, ApprovalAnswer, ApprovalDecision, QueuedApproval
 from dynamic_mcp.oauth.replica_logins import LOGINS, ReplicaLogins, UpstreamLogin
 from dynamic_mcp.oauth.store import key
+from tests.features.approvals.scene import READ_S, accept
+from tests.features.cluster.modern_requests import send
 from tests.features.cluster.replicas import KEY, received_by
 from tests.features.cluster.store_servers import FaultyProxy, StoreServer, faulty_proxy, open_valkey
 from tests.features.cluster.test_shared_login_server import Visitor
@@ -32,6 +34,7 @@ from tests.http_client import Disconnected, HttpClient
 from tests.http_program import HttpProgram, serving_http
 from tests.journeys.remote_server import free_port
 from tests.mcp_client import McpClient
+from tests.modern_client import retry_of
 from tests.oauth.parts import issue_login, remote
 from tests.program import Json, full, text_of
 from tests.upstreams.auth_server import AuthServer
@@ -370,6 +373,72 @@ async def test_an_approval_is_used_once_at_most_wherever_the_replica_that_uses_i
             if not victim.program.is_killed and when == "after":
                 break
     assert killed >= 2
+
+
+# --- scripts that wait for their clients --------------------------------------------------------------
+
+
+class ScriptService(ApprovalService):
+    """A service that runs scripts, and asks a client about each `echo` of `up`, but not of `free`."""
+
+    def __init__(self, folder: Path, redis: StoreServer, server: HttpProgram) -> None:
+        super().__init__(folder, redis, server)
+        self.servers["free"] = {"url": server.url_of("up")}
+        self._settings.update(approval={"channels": ["client"]}, scripts=True)
+
+    async def run(self, program: HttpProgram, texts: Sequence[str], asked: Json = None) -> Json:
+        """Return the answer to a script that says two texts, or to a retry of it; None if its replica is killed."""
+        code = (
+            f'await call("free", "echo", {{"text": "{texts[0]}"}})\n'
+            f'tool = "echo"\nreturn await call("up", tool, {{"text": "{texts[1]}"}})'
+        )
+        params = {"name": "run_dynamic_script", "arguments": {"code": code}}
+        retry = {} if asked is None else retry_of(asked, accept("once"))
+        async with HttpClient(program.own_origin) as http:
+            try:
+                return await send(http, "tools/call", {**params, **retry})
+            except (OSError, Disconnected, EOFError):
+                assert program.is_killed
+                return None
+
+
+async def test_no_call_of_a_script_is_sent_twice_wherever_the_replica_that_runs_it_is_killed(
+    tmp_path: Path, redis: StoreServer
+) -> None:
+    """Its client comes back to the replica that has asked, and then, if that was killed, to another one."""
+    killed, finished = 0, 0
+    redis.ask("FLUSHALL")
+    folder = tmp_path / "server"
+    folder.mkdir()
+    async with serving_http(folder, {"up": {**full(), "share": "all"}}) as server:
+        service = ScriptService(tmp_path, redis, server)
+        async with service.survivor() as survivor:
+            for number, when in steps():
+                texts = f"{number} {when} 1", f"{number} {when} 2"
+                async with service.victim(rb"scripts") as victim:
+                    victim.arm(number, when)
+                    asked = await service.run(victim.program, texts)
+                    done = None if asked is None else await service.run(victim.program, texts, await read(asked))
+                if done is None and asked is not None:
+                    done = await service.run(survivor, texts, asked)
+                    if "requestState" in done.get("result", {}):  # it asks again
+                        done = await service.run(survivor, texts, await read(done))
+                counts = [(await service.received())[text] for text in texts]
+                assert max(counts) <= 1
+                if done is not None and "result" in done:
+                    assert (json.loads(text_of(done["result"])), counts) == (texts[1], [1, 1])
+                    finished += victim.program.is_killed
+                killed += victim.program.is_killed
+                if not victim.program.is_killed and when == "after":
+                    break
+    assert killed >= 4
+    assert finished >= 2
+
+
+async def read(asked: Json) -> Json:
+    """Read what is asked, for as long as the answer of a person takes."""
+    await asyncio.sleep(READ_S)
+    return asked
 
 
 # --- logins at servers --------------------------------------------------------------------------------

@@ -62,7 +62,8 @@ async def write(records: SessionRecords, id: str = "s") -> None:
 
 
 async def is_alive(store: SharedStore, name: str) -> bool:
-    return await store.get(REPLICAS, name) is not None
+    entry = await store.get(REPLICAS, name)
+    return entry is not None and bool(entry.value)
 
 
 async def test_a_session_of_a_replica_that_is_alive_stays_there(store_pair: StorePair, make: Make) -> None:
@@ -132,3 +133,13 @@ async def test_a_replica_that_leaves_says_so_at_once(store_pair: StorePair, make
     await until_true(lambda: is_alive(store_pair[1], "a"))
     await a.leave()
     assert not await is_alive(store_pair[1], "a")
+
+
+async def test_a_session_of_a_replica_that_has_left_goes_on_at_one_that_has_just_begun(
+    store_pair: StorePair, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a = make(store_pair[0], "a")
+    await write(a)
+    await a.leave()
+    monkeypatch.setattr(session_records, "ALIVE_FOR_S", 3600.0)  # what it has not heard by itself tells nothing
+    assert isinstance(await make(store_pair[1], "b").claim("s", ANN, ROUTE), SessionRecord)

@@ -19,7 +19,8 @@ from dynamic_mcp.system.clock import LoopClock
 from tests.fakes import FakeClock, Json, text_of
 from tests.features.scripts.scene import SLOW_S, echo, patiently, scripting, text
 
-QUICK = Scripts(cpu_s=0.3, calls=10)
+# with so much memory that the time is over first
+QUICK = Scripts(cpu_s=0.3, calls=10, memory=1_000_000_000)
 
 
 @pytest.mark.parametrize(

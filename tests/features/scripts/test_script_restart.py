@@ -16,8 +16,10 @@ from dynamic_mcp.client import ClientInfo
 from dynamic_mcp.config.access import LOCAL_NAME, Profile
 from dynamic_mcp.config.resolved import GroupConfig
 from dynamic_mcp.features.scripts import run as script_run
-from dynamic_mcp.features.scripts import suspended
+from dynamic_mcp.features.scripts import suspended_files
 from dynamic_mcp.features.scripts.config import Scripts
+from dynamic_mcp.features.scripts.suspended import SuspendedScripts
+from dynamic_mcp.features.scripts.suspended_files import SuspendedFiles
 from dynamic_mcp.identity import LOCAL
 from dynamic_mcp.mcp.envelope import StateRefused
 from dynamic_mcp.upstream.any_link import AnyLink
@@ -70,7 +72,7 @@ def answering(params: Json) -> Json:
     return text(params["arguments"]["n"])
 
 
-def asking_scene(folder: Path, clock: FakeClock, **changes: Json) -> Scene:
+def asking_scene(folder: Path | None, clock: FakeClock, **changes: Json) -> Scene:
     """Return a proxy whose `echo` wants a person asked."""
     access = access_of(roles={"dev": [{}, ASKS]}, people={LOCAL_NAME: ["dev"]})
     return Scene(answering, access=access, steps=asking_with(clock), clock=clock, state_folder=folder, **changes)
@@ -238,21 +240,22 @@ async def test_a_state_is_used_once(tmp_path: Path) -> None:
 async def test_a_state_that_another_process_uses_at_this_moment_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parked, params = await park(tmp_path)
-    folder = tmp_path / suspended.FOLDER
-    name, binding = parked["result"]["requestState"].split(".", 3)[3], binding_of(params)
-    first, second = suspended.SuspendedScripts(folder), suspended.SuspendedScripts(folder)
+    parked, _ = await park(tmp_path)
+    folder = tmp_path / suspended_files.FOLDER
+    process, number, _ = parked["result"]["requestState"].split(".", 3)[3].split("-", 2)
+    id = f"{process}-{number}"
+    first, second = SuspendedFiles(folder), SuspendedFiles(folder)
     exists = Path.exists
 
     def take_before(file: Path) -> bool:
         if file.suffix == ".script":
             monkeypatch.setattr(Path, "exists", exists)
-            first.take(name, binding)
+            first.take(id, len)
         return exists(file)
 
     monkeypatch.setattr(Path, "exists", take_before)
     with pytest.raises(StateRefused) as refused:
-        second.take(name, binding)
+        second.take(id, len)
     assert refused.value.reason == "used"
 
 
@@ -333,7 +336,7 @@ async def test_a_longer_text_than_is_allowed_now_does_not_go_on(tmp_path: Path) 
 
 async def test_what_is_kept_is_private_and_cannot_be_read_without_the_state(tmp_path: Path) -> None:
     await park(tmp_path, MIDDLE + '  # "a secret word"')
-    (file,) = (tmp_path / suspended.FOLDER).glob("*.script")
+    (file,) = (tmp_path / suspended_files.FOLDER).glob("*.script")
     assert b"secret" not in file.read_bytes()
     assert is_private(file)
     assert is_private(file.parent)
@@ -344,11 +347,11 @@ async def test_a_script_that_goes_on_or_ends_leaves_nothing(tmp_path: Path) -> N
     scene = asking_scene(tmp_path, clock)
     client = ModernClient(scene.proxy)
     parked = await ask(client, run(MIDDLE))
-    assert len([*(tmp_path / suspended.FOLDER).glob("*.script")]) == 1
+    assert len([*(tmp_path / suspended_files.FOLDER).glob("*.script")]) == 1
     await clock.pass_(READ_S)
     done = await ask(client, {**run(MIDDLE), **retry_of(parked, accept("once"))})
     assert done["result"]["content"][0]["text"] == "[1, 2, 3]"
-    assert [*(tmp_path / suspended.FOLDER).glob("*.script")] == []
+    assert [*(tmp_path / suspended_files.FOLDER).glob("*.script")] == []
     await end(scene, client)
 
 
@@ -358,11 +361,11 @@ async def test_a_script_that_a_person_has_denied_leaves_nothing(tmp_path: Path) 
     scene = asking_scene(tmp_path, clock)
     client = ModernClient(scene.proxy)
     parked = await ask(client, run(code))
-    assert len([*(tmp_path / suspended.FOLDER).glob("*.script")]) == 1
+    assert len([*(tmp_path / suspended_files.FOLDER).glob("*.script")]) == 1
     await clock.pass_(READ_S)
     done = await ask(client, {**run(code), **retry_of(parked, {"action": "decline"})})
     assert "denied" in json.dumps(done)
-    assert [*(tmp_path / suspended.FOLDER).glob("*.script")] == []
+    assert [*(tmp_path / suspended_files.FOLDER).glob("*.script")] == []
     await end(scene, client)
 
 
@@ -374,7 +377,7 @@ async def test_a_script_that_asks_nothing_is_not_made_ready_to_be_kept(
     client = ModernClient(scene.proxy)
     done = await ask(client, run("return input", 1))
     assert done["result"]["content"][0]["text"] == "1"
-    assert not (tmp_path / suspended.FOLDER).exists()
+    assert not (tmp_path / suspended_files.FOLDER).exists()
     await end(scene, client)
 
 
@@ -385,11 +388,11 @@ async def test_a_script_that_has_begun_after_its_one_question_does_not_begin_twi
     scene.upstream.answers.pop("tools/call")
     client = ModernClient(scene.proxy)
     parked = await ask(client, run(code))
-    assert len([*(tmp_path / suspended.FOLDER).glob("*.script")]) == 1
+    assert len([*(tmp_path / suspended_files.FOLDER).glob("*.script")]) == 1
     await clock.pass_(READ_S)
     client.begin("tools/call", {**run(code), **retry_of(parked, accept("once"))})
     await patiently(scene.upstream.hears, "tools/call")
-    assert [*(tmp_path / suspended.FOLDER).glob("*.script")] == []
+    assert [*(tmp_path / suspended_files.FOLDER).glob("*.script")] == []
     await end(scene, client)
 
 
@@ -409,9 +412,9 @@ async def test_what_is_done_while_a_person_thinks_is_not_done_again_after_a_rest
     for number in (1, 2):
         call = await patiently(scene.upstream.hears, "tools/call", number)
         scene.upstream.say({"jsonrpc": "2.0", "id": call["id"], "result": text(number)})
-    folder = tmp_path / suspended.FOLDER
+    folder = tmp_path / suspended_files.FOLDER
     async with asyncio.timeout(SLOW_S):  # it waits again, for the person alone
-        while kept_calls(folder, parked, run(code)) != ["done", "done", ""]:  # noqa: ASYNC110 - a file raises no event
+        while await kept_calls(folder, parked, run(code)) != ["done", "done", ""]:  # noqa: ASYNC110 - a file raises no event
             await asyncio.sleep(0.02)
     await end(scene, client)
 
@@ -426,14 +429,19 @@ async def test_what_is_done_while_a_person_thinks_is_not_done_again_after_a_rest
     await end(scene, client)
 
 
-def kept_calls(folder: Path, parked: Json, params: Json) -> list[str]:
+def copy_scripts(folder: Path, other: Path) -> None:
+    for file in folder.glob("*.script"):
+        shutil.copy(file, other)
+
+
+async def kept_calls(folder: Path, parked: Json, params: Json) -> list[str]:
     """Return the outcomes of the calls of the script on disk, as another process would find them."""
     name = parked["result"]["requestState"].split(".", 3)[3]
     with tempfile.TemporaryDirectory() as other:
-        for file in folder.glob("*.script"):
-            shutil.copy(file, other)
+        await asyncio.to_thread(copy_scripts, folder, Path(other))
         try:
-            script = suspended.SuspendedScripts(Path(other)).take(name, binding_of(params))
+            scripts = SuspendedScripts(SuspendedFiles(Path(other)), lambda: None)
+            script = await scripts.take(name, binding_of(params))
         except StateRefused:
             return []
     return [call.outcome for call in sorted(script.calls, key=lambda each: each.name == "echo")]
@@ -443,7 +451,7 @@ def kept_calls(folder: Path, parked: Json, params: Json) -> list[str]:
 async def test_what_is_too_much_is_not_kept_and_goes_on_without_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, most: int
 ) -> None:
-    monkeypatch.setattr(suspended, name, most)
+    monkeypatch.setattr(suspended_files, name, most)
     parked, params = await park(tmp_path)
     scene = asking_scene(tmp_path, FakeClock())
     client = ModernClient(scene.proxy)
@@ -453,14 +461,14 @@ async def test_what_is_too_much_is_not_kept_and_goes_on_without_a_restart(
 
 async def test_what_is_old_is_removed(tmp_path: Path) -> None:
     await park(tmp_path)
-    (old,) = (tmp_path / suspended.FOLDER).glob("*.script")
+    (old,) = (tmp_path / suspended_files.FOLDER).glob("*.script")
     os.utime(old, (1, 1))
     await park(tmp_path)
     assert not old.exists()
 
 
 async def test_a_disk_that_is_full_keeps_no_script_from_going_on(tmp_path: Path) -> None:
-    (tmp_path / suspended.FOLDER).write_text("in the way")
+    (tmp_path / suspended_files.FOLDER).write_text("in the way")
     clock = FakeClock()
     scene = asking_scene(tmp_path, clock)
     client = ModernClient(scene.proxy)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -10,7 +11,18 @@ from dynamic_mcp.cli.options import common_options, with_config_argument
 from dynamic_mcp.errors import DynamicMcpError
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from dynamic_mcp.cli.invocation import Invocation
+
+
+def _complete_value(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete the path of a value of the chart."""
+    from dynamic_mcp.cli.suggestions import completion_items
+    from dynamic_mcp.features.cluster.chart import list_values
+
+    values = ((f"{each.path}=", each.description) for each in list_values() if not each.is_group)
+    return completion_items(values, incomplete)
 
 
 @click.group(short_help="Check the other replicas, and the store that they share.", subcommand_metavar="COMMAND")
@@ -44,6 +56,65 @@ def check(context: Invocation, config: str | None) -> int:
 
         show_findings(context.out, findings)
     return exit_code(findings)
+
+
+@command.command("render", short_help="Print the service as manifests for Kubernetes.")
+@click.argument("config", required=False, type=click.Path())
+@click.option("--name", default="dynamic-mcp", show_default=True, help="The name of the service and its objects.")
+@click.option(
+    "--values",
+    "values_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Values of the Helm chart, as YAML.",
+)
+@click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="KEY=VALUE",
+    shell_complete=_complete_value,
+    help="Change one value: `gateway.replicas=3`.",
+)
+@click.option(
+    "--secrets",
+    "secrets_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="A file with `NAME=value` lines, for the variables in the config.",
+)
+@click.option("--as-values", is_flag=True, help="Print the config and the values for the Helm chart instead.")
+@common_options
+def render(
+    context: Invocation,
+    config: str | None,
+    *,
+    name: str,
+    values_file: Path | None,
+    changes: tuple[str, ...],
+    secrets_file: Path | None,
+    as_values: bool,
+) -> int:
+    """Print manifests for Kubernetes: replicas of a gateway, and each server that is a program in a pod of its own.
+
+    `kubectl apply -f -` takes them. They are those of the Helm chart. The Secrets among them have the values of
+    variables in plain text.
+    """
+    from dynamic_mcp.features.cluster.chart import parse_documents
+    from dynamic_mcp.features.cluster.render import render as render_config
+
+    file = with_config_argument(context, config).config_path()
+    rendering = render_config(file, name, values_file=values_file, changes=changes, secrets_file=secrets_file)
+    for warning in rendering.warnings:
+        context.out.say(f"warning: {warning}")
+    if as_values:
+        context.out.print_json(rendering.values)
+    elif context.out.is_json_requested:
+        items = parse_documents(rendering.manifests)
+        context.out.print_json({"apiVersion": "v1", "kind": "List", "items": items})
+    else:
+        context.out.print_text(rendering.manifests.rstrip("\n"))
+    return 0
 
 
 @command.command("reseal", short_help="Seal all that replicas share with the first of their keys.")

@@ -1,0 +1,68 @@
+"""Scripts that wait for their modern clients, in the store that replicas share.
+
+Whoever goes on with a script takes its entry first: the replica that keeps it removes the entry, another one marks it
+as used, and of both one succeeds. So none has to know whether the other is alive.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from dynamic_mcp.mcp.envelope import StateRefused
+from dynamic_mcp.proxy.parked_calls import PARKED_FOR_S
+from dynamic_mcp.system.shared_store import SharedStore, StoreSpace
+from dynamic_mcp.system.store_writer import MOST_BYTES_OF_ONE
+
+T = TypeVar("T")
+
+SCRIPTS = StoreSpace("scripts")
+# What a process has there at once.
+MOST_BYTES = 16 << 20
+_KEPT_FOR_S = PARKED_FOR_S + 60.0
+_USED = b"used"
+_USED_FOR_S = 3600.0
+
+
+class SuspendedEntries:
+    """The entries that this replica writes to a store, and takes of others. All methods raise StoreUnavailable."""
+
+    def __init__(self, store: SharedStore) -> None:
+        self.store = store
+        self._sizes: dict[str, tuple[float, int]] = {}  # until when an entry is kept, and its size
+
+    def __repr__(self) -> str:
+        return f"<SuspendedEntries, {len(self._sizes)} kept>"
+
+    async def write(self, id: str, sealed: bytes) -> bool:
+        """Write a script, and return True, or False where it is too long, or where there are too many."""
+        now = time.monotonic()
+        self._sizes = {name: each for name, each in self._sizes.items() if each[0] > now and name != id}
+        total = sum(size for _, size in self._sizes.values()) + len(sealed)
+        if len(sealed) > MOST_BYTES_OF_ONE or total > MOST_BYTES:
+            return False
+        self._sizes[id] = now + _KEPT_FOR_S, len(sealed)
+        await self.store.put(SCRIPTS, id, sealed, _KEPT_FOR_S)
+        return True
+
+    async def forget(self, id: str) -> None:
+        """Remove a script of this replica. Raises StateRefused if another one goes on with it."""
+        while (entry := await self.store.get(SCRIPTS, id)) is not None:
+            if entry.value == _USED:
+                raise StateRefused("used")
+            if await self.store.delete(SCRIPTS, id, expected=entry.version):
+                break
+        self._sizes.pop(id, None)
+
+    async def take(self, id: str, read: Callable[[bytes], T]) -> T:
+        """Return what `read` returns for a script; only once. Raises StateRefused."""
+        entry = await self.store.get(SCRIPTS, id)
+        if entry is None:
+            raise StateRefused("restarted")
+        if entry.value == _USED:
+            raise StateRefused("used")
+        script = read(entry.value)
+        if await self.store.compare_and_set(SCRIPTS, id, _USED, _USED_FOR_S, expected=entry.version) is None:
+            raise StateRefused("used")
+        return script
