@@ -74,7 +74,7 @@ async def measure(people: int, port: int, pid: int, seconds: float, every_s: flo
     before = cpu_s(pid)
     await record(timings, seconds)
     used_s = cpu_s(pid) - before
-    files = len([*Path(f"/proc/{pid}/fd").iterdir()])
+    files = count_files(pid)
     memory = resident_kib(pid) / 1024
     for each in sessions:
         each.close()
@@ -90,6 +90,10 @@ async def measure(people: int, port: int, pid: int, seconds: float, every_s: flo
         "MiB": memory,
         "files": files,
     }
+
+
+def count_files(pid: int) -> int:
+    return len([*Path(f"/proc/{pid}/fd").iterdir()])
 
 
 def main() -> None:
