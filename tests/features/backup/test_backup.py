@@ -122,6 +122,19 @@ def test_a_backup_without_secrets_leaves_those_that_are_there(run: CliRunner, st
     assert json.loads(found["tokens/b.json"]) == {"mark": "old"}
 
 
+@pytest.mark.posix_only("such names")
+def test_a_file_whose_name_cannot_be_restored_everywhere_is_left_out_and_the_rest_can_be_restored(
+    run: CliRunner, state: Path, tmp_path: Path
+) -> None:
+    for name in ("a:b", "a\\b", "a\nb", "a\u2028b", "a\x85b"):
+        write(state / "later" / name, "x")
+    done = back_up(run, tmp_path / "backup")
+    left_out = [line for line in done.err.splitlines() if line.startswith("not in it: ")]
+    assert len(left_out) == 3
+    assert restore(run, tmp_path / "backup", "--overwrite").code == 0
+    assert {each.name for each in (state / "later").iterdir()} == {"a\u2028b", "a\x85b"}
+
+
 def test_a_log_ends_with_its_last_whole_line(run: CliRunner, state: Path, tmp_path: Path) -> None:
     day = write(state / "audit" / "2026-11-27.jsonl", b'{"n":1}\n{"n":2}\n{"n":3')
     lines = b"x" * 99 + b"\n" + (b"y" * 1023 + b"\n") * 9000
