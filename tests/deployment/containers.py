@@ -68,10 +68,17 @@ def _find_missing() -> str:
 @cache
 def _build(image: str) -> str:
     """Build an image, and return why that failed."""
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / "lock").open("w", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # other workers wait, and then find it
+    with _locked("images"):  # other workers wait, and then find it
         return _build_base() or (_build_with_servers() if image == SERVERS_IMAGE else _build_target(image))
+
+
+@contextlib.contextmanager
+def _locked(name: str) -> Iterator[None]:
+    """Do something in one process of the tests at a time."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / f"{name}.lock").open("w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _build_base() -> str:
@@ -218,13 +225,12 @@ class Network:
 @contextlib.contextmanager
 def open_network() -> Iterator[Network]:
     """Make a network, and remove it with its namespaces."""
-    number = next(_networks)
-    third = (os.getpid() * 8 + number) % 512
-    # 198.18.0.0/15 is for tests of networks (RFC 2544)
-    network = Network(f"dm{os.getpid() % 100_000}x{number % 100}", f"198.{18 + third // 256}.{third % 256}")
-    _ip("link", "add", network.name, "type", "bridge")
+    name = f"dm{os.getpid() % 100_000}x{next(_networks) % 100}"
+    with _locked("networks"):
+        network = Network(name, _find_free_prefix())
+        _ip("link", "add", name, "type", "bridge")
+        _ip("address", "add", f"{network.prefix}.1/24", "dev", name)
     try:
-        _ip("address", "add", f"{network.prefix}.1/24", "dev", network.name)
         _ip("link", "set", network.name, "up")
         yield network
     finally:
@@ -232,6 +238,13 @@ def open_network() -> Iterator[Network]:
             if line.startswith(f"{network.name}n"):
                 network.leave(line.split()[0])
         _ip("link", "delete", network.name)
+
+
+def _find_free_prefix() -> str:
+    """Return a part of 198.18.0.0/15, which is for tests of networks (RFC 2544), that no other network has."""
+    taken = _ip("-o", "-4", "address")
+    prefixes = (f"198.{second}.{third}" for second in (18, 19) for third in range(256))
+    return next(each for each in prefixes if f" {each}." not in taken)
 
 
 def _ip(*words: str) -> str:
