@@ -2,7 +2,7 @@
 #   docker build --target slim -t dynamic-mcp:slim .   Python only, for remote servers and programs that you add
 #   docker build --target full -t dynamic-mcp:full .   Node and uv too, for servers that `npx` and `uvx` start
 # Any Debian with Python 3.11 or later and its `venv` can be the base.
-ARG BASE=docker.io/library/python:3.13-slim
+ARG BASE=python:3.13-slim
 
 FROM ${BASE} AS packages
 COPY deploy/image/build.txt deploy/image/slim.txt /src/image/

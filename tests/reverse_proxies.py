@@ -19,6 +19,7 @@ import pytest
 from tests.journeys.remote_server import STARTS_WITHIN_S, free_port, wait_until_listening
 
 EXAMPLES = Path(__file__).parent.parent / "examples" / "serving"
+COMPOSE_SITE = EXAMPLES.parent.parent / "deploy" / "compose" / "caddy" / "Caddyfile"
 UPSTREAM = "127.0.0.1:8808"
 SOCKET = "/run/dynamic-mcp/http.sock"
 
@@ -138,6 +139,22 @@ async def caddy_bearer(folder: Path, address: str) -> AsyncIterator[Site]:
         "Caddyfile.bearer",
         {"\nmcp.example.com {": f"\nhttp://mcp.example.com:{port} {{\nbind 127.0.0.1\n", UPSTREAM: address},
     )
+    async with _running_caddy(folder, site, port):
+        yield Site(f"http://127.0.0.1:{port}", "", {"host": f"mcp.example.com:{port}"})
+
+
+@contextlib.asynccontextmanager
+async def caddy_login(folder: Path, address: str, oauth2_proxy: str) -> AsyncIterator[Site]:
+    """Run Caddy as in the compose file, where people log in with what is at another address; without TLS."""
+    port = free_port()
+    site = COMPOSE_SITE.read_text(encoding="utf-8")
+    for old, new in {
+        "{$DOMAIN} {": f"http://mcp.example.com:{port} {{\nbind 127.0.0.1\n",
+        "oauth2-proxy:4180": oauth2_proxy,
+        "dynamic-mcp:8808": address,
+    }.items():
+        assert old in site
+        site = site.replace(old, new)
     async with _running_caddy(folder, site, port):
         yield Site(f"http://127.0.0.1:{port}", "", {"host": f"mcp.example.com:{port}"})
 

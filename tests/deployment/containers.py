@@ -13,7 +13,7 @@ import itertools
 import os
 import shutil
 import subprocess
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -24,6 +24,7 @@ from tests.http_client import Disconnected, HttpClient
 
 ROOT = Path(__file__).parent.parent.parent
 CACHE = ROOT / "build" / "containers"
+SERVERS_IMAGE = "localhost/dynamic-mcp:servers"  # `slim` with programs of the tests
 BASE = "localhost/dynamic-mcp-base"
 SLIM = "localhost/dynamic-mcp:slim"
 FULL = "localhost/dynamic-mcp:full"
@@ -41,6 +42,7 @@ _PACKAGES = "ca-certificates,python3,python3-venv"
 _CERTIFICATES = ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
 _BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
 _numbers = itertools.count()
+_networks = itertools.count()
 
 
 def build(image: str) -> None:
@@ -66,10 +68,17 @@ def _find_missing() -> str:
 @cache
 def _build(image: str) -> str:
     """Build an image, and return why that failed."""
+    with _locked("images"):  # other workers wait, and then find it
+        return _build_base() or (_build_with_servers() if image == SERVERS_IMAGE else _build_target(image))
+
+
+@contextlib.contextmanager
+def _locked(name: str) -> Iterator[None]:
+    """Do something in one process of the tests at a time."""
     CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / "lock").open("w", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # other workers wait, and then find it
-        return _build_base() or _build_target(image)
+    with (CACHE / f"{name}.lock").open("w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _build_base() -> str:
@@ -103,6 +112,14 @@ def _build_target(image: str) -> str:
     # the steps of the last builds are the cache of the next
     _run_quietly(*_with_storage("podman"), "image", "prune", "--force", "--filter", "until=72h")
     return failure
+
+
+def _build_with_servers() -> str:
+    """Build an image as users do that need other programs: from `slim`."""
+    return _build_target(SLIM) or _run_quietly(
+        *_with_storage("buildah"), "build", "--isolation", "chroot", "--format", "docker", "--tag", SERVERS_IMAGE,
+        str(SERVERS),
+    )  # fmt: skip
 
 
 def _find_certificates() -> str:
@@ -163,8 +180,13 @@ async def run_podman(*words: str, stdin: bytes | None = None) -> CommandOutcome:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    async with asyncio.timeout(_RUNS_WITHIN_S):
-        out, err = await process.communicate(stdin)
+    try:
+        async with asyncio.timeout(_RUNS_WITHIN_S):
+            out, err = await process.communicate(stdin)
+    finally:
+        if process.returncode is None:  # cancelled
+            process.kill()
+            await process.wait()
     assert process.returncode is not None
     return CommandOutcome(process.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
 
@@ -190,27 +212,39 @@ class Network:
         _ip("-n", namespace, "link", "set", "lo", "up")
         return namespace, address
 
+    def add_address(self, address: str) -> None:
+        """Give this machine another address in the network."""
+        _ip("address", "add", f"{address}/24", "dev", self.name)
+
     def leave(self, namespace: str) -> None:
-        """Remove a namespace."""
+        """Remove a namespace, with its link, which would go a moment later."""
+        _ip("link", "delete", f"{self.name}o{namespace.removeprefix(f'{self.name}n')}")
         _ip("netns", "delete", namespace)
 
 
 @contextlib.contextmanager
 def open_network() -> Iterator[Network]:
     """Make a network, and remove it with its namespaces."""
-    number = os.getpid() * 4 + next(_numbers) % 4
-    # 198.18.0.0/15 is for tests of networks (RFC 2544)
-    network = Network(f"dm{number % 1_000_000}", f"198.{18 + number // 256 % 2}.{number % 256}")
-    _ip("link", "add", network.name, "type", "bridge")
+    name = f"dm{os.getpid() % 100_000}x{next(_networks) % 100}"
+    with _locked("networks"):
+        network = Network(name, _find_free_prefix())
+        _ip("link", "add", name, "type", "bridge")
+        _ip("address", "add", f"{network.prefix}.1/24", "dev", name)
     try:
-        _ip("address", "add", f"{network.prefix}.1/24", "dev", network.name)
         _ip("link", "set", network.name, "up")
         yield network
     finally:
         for line in _ip("netns", "list").splitlines():
             if line.startswith(f"{network.name}n"):
-                _ip("netns", "delete", line.split()[0])
+                network.leave(line.split()[0])
         _ip("link", "delete", network.name)
+
+
+def _find_free_prefix() -> str:
+    """Return a part of 198.18.0.0/15, which is for tests of networks (RFC 2544), that no other network has."""
+    taken = _ip("-o", "-4", "address")
+    prefixes = (f"198.{second}.{third}" for second in (18, 19) for third in range(256))
+    return next(each for each in prefixes if f" {each}." not in taken)
 
 
 def _ip(*words: str) -> str:
@@ -260,6 +294,10 @@ class Container:
         """Signal its process 1."""
         await run_podman("kill", "--signal", name, self.name)
 
+    async def remove(self) -> None:
+        """Kill it if it runs, and remove it with its volumes."""
+        await run_podman("rm", "--force", "--time", "0", "--volumes", self.name)
+
     async def stop(self, grace_s: int = 30) -> int:
         """End it as an orchestrator does, and return the exit code."""
         done = await run_podman("stop", "--time", str(grace_s), self.name)
@@ -283,15 +321,17 @@ class Container:
         await wait_until(has_succeeded, self.log)
 
 
+LIMITS = (
+    "--health-interval=disable",  # the tests run the check themselves
+    "--ulimit=nofile=4096:4096",
+    "--ulimit=nproc=1000:1000",
+)
 # A container may write nowhere but to its volume, and gets no right that its user has not.
 CONFINED = (
     "--read-only",
     "--read-only-tmpfs=false",
     "--cap-drop=all",
     "--security-opt=no-new-privileges",
-    "--health-interval=disable",  # the tests run the check themselves
-    "--ulimit=nofile=4096:4096",
-    "--ulimit=nproc=1000:1000",
 )
 
 
@@ -302,27 +342,38 @@ async def run_container(
     network: Network | None = None,
     is_online: bool = False,
     volumes: Sequence[str] = (),
-    environment: Mapping[str, str] | None = None,
     options: Sequence[str] = (),
 ) -> AsyncIterator[Container]:
     """Run a container, and remove it at the end. It has a network of the tests, that of this machine, or none.
 
     `volumes` are `HOST:CONTAINER[:OPTIONS]`.
     """
-    name = f"dm-{os.getpid()}-{next(_numbers)}"
     namespace, address = network.join() if network is not None else ("", "")
-    where = f"ns:/run/netns/{namespace}" if namespace else "host" if is_online else "none"
-    words = [*CONFINED, "--name", name, "--network", where]
-    words += [word for volume in volumes for word in ("--volume", volume)]
-    words += [word for key, value in (environment or {}).items() for word in ("--env", f"{key}={value}")]
+    words = [*CONFINED, *(f"--volume={volume}" for volume in volumes), *options]
+    words += ["--network=host"] if is_online else []
+    container = None
     try:
-        done = await run_podman("run", "--detach", *words, *options, image, *args)
-        assert done.code == 0, done
-        yield Container(name, address)
+        container = await start_container(image, *args, namespace=namespace, address=address, options=words)
+        yield container
     finally:
-        await run_podman("rm", "--force", "--time", "0", "--volumes", name)
+        if container is not None:
+            await container.remove()
         if network is not None:
             network.leave(namespace)
+
+
+async def start_container(
+    image: str, *args: str, namespace: str = "", address: str = "", options: Sequence[str] = ()
+) -> Container:
+    """Start a container in a network namespace, or in no network unless the options say otherwise."""
+    name = f"dm-{os.getpid()}-{next(_numbers)}"
+    where = f"ns:/run/netns/{namespace}" if namespace else "none"
+    words = [] if any(each.startswith("--network=") for each in options) else [f"--network={where}"]
+    done = await run_podman("run", "--detach", f"--name={name}", *LIMITS, *words, *options, image, *args)
+    if done.code:
+        await run_podman("rm", "--force", name)
+        raise AssertionError(done)
+    return Container(name, address)
 
 
 async def wait_until(
@@ -337,13 +388,18 @@ async def wait_until(
         raise AssertionError(f"waited for {is_so}: {await explain() if explain else ''}") from None
 
 
-async def wait_until_served(container: Container, path: str = "/ready", port: int = PORT) -> None:
+async def wait_until_served(container: Container) -> None:
     """Wait until it is ready."""
 
     async def is_served() -> bool:
-        with contextlib.suppress(OSError, Disconnected):
-            async with container.client(port) as http:
-                return (await http.request("GET", path)).status == 200
-        return False
+        return await is_answered(container, "/ready")
 
     await wait_until(is_served, container.log)
+
+
+async def is_answered(container: Container, path: str, port: int = PORT, *, within_s: float = 5.0) -> bool:
+    """Ask for a path; return whether that succeeds."""
+    with contextlib.suppress(OSError, Disconnected, TimeoutError):
+        async with asyncio.timeout(within_s), container.client(port) as http:
+            return (await http.request("GET", path)).status == 200
+    return False

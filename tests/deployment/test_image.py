@@ -27,6 +27,7 @@ from tests.deployment.containers import (
     wait_until,
     wait_until_served,
 )
+from tests.deployment.kubelet import publish
 from tests.features.cluster import modern_requests
 from tests.http_client import HttpClient
 from tests.journeys.remote_server import free_port
@@ -149,7 +150,7 @@ compile_expression("name == 'x'")
 print(count, *missing, *uncompiled)
 """
     python = ("--entrypoint", "/opt/dynamic-mcp/bin/python", SLIM, "-c", code, *OF_OTHER_SYSTEMS)
-    done = await run_podman("run", "--rm", *containers.CONFINED, "--network=none", *python)
+    done = await run_podman("run", "--rm", *containers.CONFINED, *containers.LIMITS, "--network=none", *python)
     assert done.code == 0, done
     count, *rest = done.out.split()
     assert int(count) > 500
@@ -162,7 +163,9 @@ async def test_the_image_says_what_is_in_it() -> None:
         *("title", "description", "licenses", "version", "revision")
     }
     read = ("--entrypoint", "cat", SLIM, "/opt/dynamic-mcp/sbom.cdx.json")
-    document = json.loads((await run_podman("run", "--rm", *containers.CONFINED, "--network=none", *read)).out)
+    document = json.loads(
+        (await run_podman("run", "--rm", *containers.CONFINED, *containers.LIMITS, "--network=none", *read)).out
+    )
     assert (document["bomFormat"], document["specVersion"]) == ("CycloneDX", "1.6")
     purls = {each["purl"].partition("@")[0] for each in document["components"] if "purl" in each}
     assert {"pkg:pypi/msgspec", "pkg:pypi/valkey", "pkg:pypi/cel-expr-python", "pkg:deb/debian/tini"} <= purls
@@ -224,8 +227,8 @@ async def test_a_change_of_the_config_in_the_mounted_folder_is_seen(
 async def test_a_swap_of_mounted_config_maps_and_secrets_is_seen(folder: Folder, network: Network) -> None:
     """The kubelet replaces the link `..data`, through which all files of such a volume are seen."""
     secrets = folder.path.parent / "secrets"
-    publish(folder.path, "1", {"dynamic-mcp.json": to_config(_with_token(), **BEARER)})
-    publish(secrets, "1", {"servers.env": "TOKEN=first"})
+    publish(folder.path, {"dynamic-mcp.json": to_config(_with_token(), **BEARER)})
+    publish(secrets, {"servers.env": "TOKEN=first"})
     volumes = (*folder.volumes, f"{secrets}:/secrets:ro")
     async with run_container(SLIM, *SERVE, network=network, volumes=volumes) as container:
         await wait_until_served(container)
@@ -233,32 +236,18 @@ async def test_a_swap_of_mounted_config_maps_and_secrets_is_seen(folder: Folder,
         async with container.client() as http:
             session = await begin_session(http, token)
             assert await read_token(session) == "first"
-            publish(secrets, "2", {"servers.env": "TOKEN=second"})
+            publish(secrets, {"servers.env": "TOKEN=second"})
 
             async def is_second() -> bool:
                 return await read_token(session) == "second"
 
             await wait_until(is_second)
-            publish(folder.path, "2", {"dynamic-mcp.json": to_config({**_with_token(), "new": HOLDING}, **BEARER)})
+            publish(folder.path, {"dynamic-mcp.json": to_config({**_with_token(), "new": HOLDING}, **BEARER)})
             await until_served(calls_of(http, session, session.version), "new")
 
 
 def _with_token() -> dict[str, Json]:
     return {"it": {**HOLDING, "env_file": "/secrets/servers.env"}}
-
-
-def publish(folder: Path, version: str, files: dict[str, str]) -> None:
-    """Write files as the kubelet does those of a ConfigMap: all of them change at once."""
-    folder.mkdir(exist_ok=True)
-    data = folder / f"..2026_{version}"
-    data.mkdir()
-    for name, text in files.items():
-        (data / name).write_text(text, encoding="utf-8")
-        if not (folder / name).is_symlink():
-            (folder / name).unlink(missing_ok=True)
-            (folder / name).symlink_to(f"..data/{name}")
-    (folder / "..data_tmp").symlink_to(data.name)
-    (folder / "..data_tmp").rename(folder / "..data")
 
 
 async def read_token(session: McpClient) -> str:
@@ -340,7 +329,16 @@ async def test_no_zombie_stays_of_a_command_in_it_nor_of_a_server_that_ends(fold
 async def test_one_client_is_served_over_stdin_and_stdout_and_is_healthy(folder: Folder) -> None:
     folder.write()
     name = f"dm-stdio-{os.getpid()}"
-    words = ("run", "--rm", "--interactive", "--network=none", *containers.CONFINED, "--name", name)
+    words = (
+        "run",
+        "--rm",
+        "--interactive",
+        "--network=none",
+        *containers.CONFINED,
+        *containers.LIMITS,
+        "--name",
+        name,
+    )
     volumes = [word for each in folder.volumes for word in ("--volume", each)]
     process = await asyncio.create_subprocess_exec(
         *containers.podman(*words, *volumes, SLIM), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE

@@ -1,4 +1,4 @@
-"""nginx as the documents show it beside oauth2-proxy: whom it names to the program, where, and where it names nobody.
+"""nginx and Caddy beside oauth2-proxy, as the examples have them: whom they name to the program, and where nobody.
 
 What is behind it are stand-ins that show what they were sent, and then the program itself.
 """
@@ -16,7 +16,7 @@ import pytest
 
 from tests.http_program import serving_http
 from tests.program import BOUND_S
-from tests.reverse_proxies import Site, nginx_login, skip_without
+from tests.reverse_proxies import NEEDED, Site, caddy_login, nginx_login, skip_without
 from tests.upstreams.odd_http import head_of
 
 pytestmark = [
@@ -65,17 +65,26 @@ def as_oauth2_proxy(head: str) -> bytes:
     return answer(202, x_auth_request_email="ann@example.com", x_auth_request_groups="dev,ops")
 
 
-@pytest.fixture
-async def site(tmp_path: Path) -> AsyncIterator[tuple[Site, StandIn]]:
-    """The site, and what stands behind it in the place of the program."""
-    skip_without("nginx", "openssl")
+LOGIN_SITES = {"nginx": nginx_login, "caddy": caddy_login}
+
+
+@pytest.fixture(params=LOGIN_SITES)
+async def parties(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[Site, StandIn, StandIn]]:
+    """The site, and what stands behind it in the places of the program and of oauth2-proxy."""
+    skip_without(*NEEDED[request.param])
     own, oauth2_proxy = StandIn(lambda head: answer(200)), StandIn(as_oauth2_proxy)
     async with (
         own.listening() as address,
         oauth2_proxy.listening() as other,
-        nginx_login(tmp_path, address, other) as site,
+        LOGIN_SITES[request.param](tmp_path, address, other) as site,
     ):
-        yield site, own
+        yield site, own, oauth2_proxy
+
+
+@pytest.fixture
+def site(parties: tuple[Site, StandIn, StandIn]) -> tuple[Site, StandIn]:
+    """The site, and what stands behind it in the place of the program."""
+    return parties[:2]
 
 
 def client_of(site: Site) -> httpx2.AsyncClient:
@@ -118,9 +127,19 @@ async def test_everywhere_else_nobody_is_named_and_the_token_passes(site: tuple[
     assert passed.status_code == 200
     (head,) = own.heads
     assert "authorization: bearer x\r\n" in head
-    assert "host: mcp.example.com\r\n" in head
+    assert f"host: {at.headers['host']}\r\n" in head
     assert "x-forwarded-user" not in head
     assert "x-forwarded-groups" not in head
+
+
+async def test_after_the_login_the_user_comes_back_with_all_that_the_client_has_sent(
+    parties: tuple[Site, StandIn, StandIn],
+) -> None:
+    at, _, oauth2_proxy = parties
+    async with asyncio.timeout(BOUND_S), client_of(at) as http:
+        await http.get(f"{at.origin}/authorize?client_id=c&state=s&scope=a+b")
+
+    assert "x-auth-request-redirect: /authorize?client_id=c&state=s&scope=a+b\r\n" in oauth2_proxy.heads[-1]
 
 
 async def test_nobody_outside_asks_who_is_logged_in(site: tuple[Site, StandIn]) -> None:
