@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import itertools
 import os
 import shutil
@@ -20,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from dynamic_mcp.system.paths import FileLock
 from tests.http_client import Disconnected, HttpClient
 
 ROOT = Path(__file__).parent.parent.parent
@@ -75,9 +75,7 @@ def _build(image: str) -> str:
 @contextlib.contextmanager
 def _locked(name: str) -> Iterator[None]:
     """Do something in one process of the tests at a time."""
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / f"{name}.lock").open("w", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with FileLock(CACHE / f"{name}.lock").held(BUILDS_WITHIN_S):
         yield
 
 
