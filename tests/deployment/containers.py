@@ -60,8 +60,9 @@ def _find_missing() -> str:
     missing = [name for name in _NEEDED if shutil.which(name) is None]
     if missing:
         return f"not installed: {', '.join(missing)}"
-    probe = subprocess.run(["ip", "link", "add", "dm-probe", "type", "bridge"], capture_output=True, check=False)
-    subprocess.run(["ip", "link", "delete", "dm-probe"], capture_output=True, check=False)
+    name = f"dm{os.getpid()}probe"[:15]  # other workers try at the same time
+    probe = subprocess.run(["ip", "link", "add", name, "type", "bridge"], capture_output=True, check=False)
+    subprocess.run(["ip", "link", "delete", name], capture_output=True, check=False)
     return "" if probe.returncode == 0 else "this machine allows no networks of its own"
 
 
