@@ -11,7 +11,7 @@ import ast
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
@@ -20,7 +20,7 @@ import fields
 from dynamic_mcp import errors
 from dynamic_mcp.cli.command_group import commands
 from dynamic_mcp.cli.command_names import sections
-from dynamic_mcp.features.cluster.chart import default_values
+from dynamic_mcp.features.cluster.chart import list_values
 from dynamic_mcp.features.metrics import definitions
 from dynamic_mcp.groups.lifecycle import TRANSITIONS
 from dynamic_mcp.importer.model import Machine, ToolScope
@@ -217,21 +217,12 @@ def chart_schema() -> str:
 
 def chart_values() -> str:
     """Return a table of the chart's values."""
-    schema = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
     rows = ["| value | default | meaning |", "|---|---|---|"]
-    for name, default in default_values().items():
-        described = schema["properties"][name]
-        if "properties" not in described:
-            rows.append(_value_row(name, default, described))
-            continue
-        rows.append(f"| `{name}` | | {fields.cell(described['description'])} |")
-        rows += [_value_row(f"{name}.{key}", default[key], each) for key, each in described["properties"].items()]
+    for each in list_values():
+        is_shown = not each.is_group and each.default not in ("", [], {})
+        default = f"`{fields.cell(json.dumps(each.default))}`" if is_shown else ""
+        rows.append(f"| `{each.path}` | {default} | {fields.cell(each.description)} |")
     return "\n".join(rows)
-
-
-def _value_row(name: str, default: object, described: Mapping[str, str]) -> str:
-    shown = "" if default in ("", [], {}) else f"`{fields.cell(json.dumps(default))}`"
-    return f"| `{name}` | {shown} | {fields.cell(described['description'])} |"
 
 
 PARTS: dict[str, Callable[[], str]] = {

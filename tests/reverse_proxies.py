@@ -78,7 +78,7 @@ async def nginx_path(folder: Path, address: str) -> AsyncIterator[Site]:
     port = free_port()
     locations = _read_example("nginx-path.conf", {SOCKET: address})
     site = f"server {{\n listen 127.0.0.1:{port};\n{locations}}}\n"
-    async with _running_nginx(folder, site, port):
+    async with running_nginx(folder, site, port):
         yield Site(f"http://127.0.0.1:{port}", "/tools", {"host": f"www.example.com:{port}"})
 
 
@@ -93,7 +93,7 @@ async def nginx_round_robin(folder: Path, addresses: Sequence[str]) -> AsyncIter
         'proxy_set_header Connection "";\nproxy_set_header Host $http_host;\nproxy_buffering off;\n'
         "proxy_request_buffering off;\nproxy_read_timeout 60s;\n}\n}\n"
     )
-    async with _running_nginx(folder, site, port):
+    async with running_nginx(folder, site, port):
         yield port
 
 
@@ -107,7 +107,7 @@ async def nginx_pinned(folder: Path, addresses: Sequence[str]) -> AsyncIterator[
         "ssl_certificate /etc/ssl/mcp.example.com.pem;": "",
         "ssl_certificate_key /etc/ssl/mcp.example.com.key;": "",
     }
-    async with _running_nginx(folder, _read_example("nginx-replicas.conf", own), port):
+    async with running_nginx(folder, _read_example("nginx-replicas.conf", own), port):
         yield port
 
 
@@ -186,7 +186,7 @@ async def nginx_replicas(folder: Path, *addresses: str) -> AsyncIterator[Site]:
         "/etc/ssl/mcp.example.com.pem": str(certificate),
         "/etc/ssl/mcp.example.com.key": str(key),
     }
-    async with _running_nginx(folder, _read_example("nginx-replicas.conf", own), port):
+    async with running_nginx(folder, _read_example("nginx-replicas.conf", own), port):
         yield Site(f"https://127.0.0.1:{port}", "", _HOST, ssl.create_default_context(cafile=certificate))
 
 
@@ -237,7 +237,7 @@ async def _nginx_site(
         "/etc/ssl/mcp.example.com.pem": str(certificate),
         "/etc/ssl/mcp.example.com.key": str(key),
     }
-    async with _running_nginx(folder, _read_example(name, {**own, **replaced}), port):
+    async with running_nginx(folder, _read_example(name, {**own, **replaced}), port):
         yield Site(f"https://127.0.0.1:{port}", "", headers, ssl.create_default_context(cafile=certificate))
 
 
@@ -250,7 +250,7 @@ def _read_example(name: str, replaced: Mapping[str, str]) -> str:
 
 
 @contextlib.asynccontextmanager
-async def _running_nginx(folder: Path, site: str, port: int) -> AsyncIterator[None]:
+async def running_nginx(folder: Path, site: str, port: int) -> AsyncIterator[None]:
     user = "user root;\n" if os.geteuid() == 0 else ""  # it would be one who may not read these files
     temporary = "".join(
         f"{each}_temp_path {folder}/{each};\n" for each in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")

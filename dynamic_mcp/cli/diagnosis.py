@@ -43,7 +43,7 @@ _STDERR_LINES = 5
 def check_config(context: Invocation) -> int:
     """Print the findings about the config; return the exit code."""
     file = context.config_path()
-    config, findings = _check_files(file)
+    config, findings = check_files(file)
     if context.out.is_json:
         context.out.print_json(findings)
     else:
@@ -58,7 +58,7 @@ def diagnose(context: Invocation, group: str | None) -> int:
     from dynamic_mcp.cli.runner import run
 
     file = context.config_path()
-    config, findings = _check_files(file)
+    config, findings = check_files(file)
     reports: list[ServerReport] = []
     if config is not None:
         chosen = context.read_config(group)
@@ -78,7 +78,7 @@ def diagnose(context: Invocation, group: str | None) -> int:
     return exit_code([*findings, *(finding for each in reports for finding in each.findings)])
 
 
-def _check_files(file: Path) -> tuple[Config | None, list[Finding]]:
+def check_files(file: Path) -> tuple[Config | None, list[Finding]]:
     """Return the config, or None if it is invalid, and the findings about its file and the tools that start it."""
     config, findings = check_file(file, os.environ)
     if config is None:
@@ -145,7 +145,7 @@ async def _examine(context: Invocation, config: Config) -> tuple[list[Finding], 
         check = cache(partial(_make_catalog_check, config))
         findings, reports = await _examine_daemon(context, config, doctor, catalog_store, check, progress)
         findings += await check_public_url(config.http)
-        findings += await _probe_features(config)
+        findings += await probe_features(config)
         running = {report.group for report in reports}
         rest = tuple(each for each in config.groups if each.name not in running)
         alone = replace(config, groups=rest, middleware=())  # servers are checked without plug-ins
@@ -263,7 +263,7 @@ def _check_features(config: Config, load_catalogs: KnownCatalogs) -> list[Findin
     return [finding for feature in wanted for finding in feature.load(feature.check).check(config, load_catalogs)]
 
 
-async def _probe_features(config: Config) -> list[Finding]:
+async def probe_features(config: Config) -> list[Finding]:
     """Return the findings about the services that features connect to."""
     wanted = [feature for feature in FEATURES if feature.probe and feature.is_wanted(config)]
     return [finding for feature in wanted for finding in await feature.load(feature.probe).probe(config)]

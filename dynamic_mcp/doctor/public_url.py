@@ -45,7 +45,7 @@ def _judge(url: str, public_url: str, answer: httpx2.Response, body: bytes) -> F
     """Return the finding for a response."""
     status = answer.status_code
     document = _parse(body)
-    resource, why = _find_text(document, "resource"), _find_text(document.get("error"), "message")
+    resource, why = find_text(document, "resource"), find_text(document.get("error"), "message")
     if status == 200 and resource:
         return _compare(public_url, resource)
     if why and "jsonrpc" in document:  # dynamic-mcp itself has responded
@@ -79,8 +79,8 @@ def _parse(body: bytes) -> dict[str, object]:
     return document if isinstance(document, dict) else {}
 
 
-def _find_text(document: object, name: str) -> str:
-    """Return a string member on one line; empty if missing."""
+def find_text(document: object, name: str) -> str:
+    """Return a string member of a document on one line; empty if missing."""
     value = document.get(name) if isinstance(document, dict) else None
     return one_line(value, 200) if isinstance(value, str) else ""
 

@@ -67,6 +67,7 @@ class Feature(Struct, frozen=True):
     observes_commands: bool = False  # also requests of commands that connect to servers
     check: str = ""  # findings for `check`: its `check` takes the config and `KnownCatalogs`
     probe: str = ""  # findings for `doctor`: its `probe` takes the config
+    deployment: str = ""  # findings for `doctor --deployment`: its `examine` takes the config
     auth_kind: str = ""  # the kind of entries in `settings.http.auth` that it handles
     auth_provider: str = ""  # turns such an entry into a `Provider`: its `make_provider`
     change_listener: str = ""  # records changes made by commands: its `record`
@@ -191,6 +192,7 @@ FEATURES = (
         store_modules=("local_store", "store", "subscribers", "valkey"),
         check="check",
         probe="probe",
+        deployment="deployment",
         keeps_elsewhere={"cluster": "config:find_store_file"},
         commands=(FeatureCommand("cluster", "Check and repair", after="doctor"),),
     ),

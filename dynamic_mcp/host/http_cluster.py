@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dynamic_mcp.config.common_part import digest_of_replicas
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.face.http.cluster import OwnReplica, ReplicaSet
 from dynamic_mcp.face.http.core import HttpFace
@@ -92,7 +93,7 @@ class ClusterControl:
         old, self._cluster, self._applied = self._cluster, None, wanted
         if feature is not None and settings is not None:
             self._cluster = feature.load(feature.cluster).make_service(
-                settings, config.max_message_bytes, self._describe_own(face)
+                settings, config.max_message_bytes, self._describe_own(face, config.file)
             )
             await self._cluster.open()
         face.cluster = self._cluster
@@ -101,8 +102,13 @@ class ClusterControl:
         if old is not None:
             self._background.create(_end(old), name="end of the way to other replicas")
 
-    def _describe_own(self, face: HttpFace) -> OwnReplica:
-        return OwnReplica(lambda: self._proxy.parked_calls.process, self._proxy.find_opened_apps, face.recover)
+    def _describe_own(self, face: HttpFace, config: Path) -> OwnReplica:
+        return OwnReplica(
+            lambda: self._proxy.parked_calls.process,
+            self._proxy.find_opened_apps,
+            face.recover,
+            partial(digest_of_replicas, config),
+        )
 
     def _settings(self, feature: table.Feature, config: Config) -> object:
         """Return the settings of the feature; to a worker, the others are the replicas."""

@@ -197,6 +197,18 @@ class ProxyRegistry:
         proxies = [several[0] if several[0].pid == pid else join(pid, several) for pid, several in by_service.items()]
         return sorted(proxies, key=lambda each: each.started_at)
 
+    def list_recent(self) -> list[str]:
+        """Return the process ids in files that were written a moment ago, also by processes that cannot be seen here.
+
+        Those may be in another container that has the same state directory, or were killed since.
+        """
+        now, found = self._now(), list[str]()
+        for file in self._files():
+            with contextlib.suppress(OSError):
+                if now - file.stat().st_mtime < SILENT_S:
+                    found.append(file.stem)
+        return found
+
     def _files(self) -> list[Path]:
         try:
             return sorted(self._folder.glob("*.json"))

@@ -132,6 +132,7 @@ def test_a_key_that_is_missing_or_short_is_refused_with_the_command_that_makes_o
         ("ingress.enabled=true", "`ingress` needs it"),
         ("httpRoute={enabled: true, parentRefs: [{name: a}]}", "`httpRoute` needs it"),
         ("autoscaling.callsInFlight=3", "no metrics without `monitoring`"),
+        ("autoscaling={enabled: true, maxReplicas: 1}", "is less than `gateway.replicas`, 2"),
         ("nonsense", "is no change"),
     ],
 )
@@ -185,3 +186,19 @@ def test_secrets_come_from_the_files_that_the_config_names_too(folder: Path) -> 
         if each and each["kind"] == "Secret" and each["metadata"]["name"] == "mcp-server-time"
     )
     assert "A='from the config'\nB='for the cluster'\n" in text
+
+
+@pytest.mark.parametrize("word", ["on", "true", "null", "y"])
+def test_names_that_yaml_reads_as_something_else_stay_texts(folder: Path, word: str) -> None:
+    found = rendered(folder, {word: TIME, "1": TIME, "1e3": TIME}, name=word).manifests
+    for each in parse_documents(found):
+        assert isinstance(each["metadata"]["name"], str)
+        labels = {**each["metadata"].get("labels", {}), **each.get("spec", {}).get("selector", {})}
+        assert {type(value) for value in labels.values()} <= {str, dict}
+
+
+def test_a_config_without_programs_has_a_gateway_alone(folder: Path) -> None:
+    found = rendered(folder, {"a": {"url": "https://a.example/mcp"}}).manifests
+    kinds = {each["kind"] for each in parse_documents(found)}
+    assert "Deployment" in kinds
+    assert "StatefulSet" not in kinds

@@ -119,12 +119,12 @@ class Cluster:
         (line,) = (each for each in lines.splitlines() if each.startswith("SERVER_TOKEN_NOTES="))
         return line.partition("=")[2].strip("'")
 
-    async def status_at_server(self, token: str) -> int:
-        """Return the status with which the server answers a caller with a token."""
+    async def status_at_server(self, token: str, host: str = f"{SERVER}:8808") -> int:
+        """Return the status with which the server answers a caller with a token, who names it as the gateway does."""
         client = {"name": "other", "version": "1"}
         params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client}
         body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
-        headers = {"Accept": BOTH, "Authorization": f"Bearer {token}"}
+        headers = {"Accept": BOTH, "Authorization": f"Bearer {token}", "Host": host}
         async with web_client() as web:
             return (await web.post(f"{self.server_url}/mcp/notes", json=body, headers=headers)).status_code
 
@@ -169,7 +169,19 @@ async def test_the_pod_of_a_server_is_closed_to_all_but_the_gateway(cluster: Clu
     async with web_client() as web:
         assert (await web.post(f"{cluster.server_url}/mcp/notes")).status_code == 401
     assert await cluster.status_at_server(TOKEN) == 401
-    assert await cluster.status_at_server(cluster.token_of(cluster.render(["OLD"]))) == 200
+    token = cluster.token_of(cluster.render(["OLD"]))
+    assert await cluster.status_at_server(token) == 200
+    assert await cluster.status_at_server(token, host="elsewhere:8808") == 403
+
+
+async def test_the_pod_of_a_server_passes_results_on_whole(cluster: Cluster) -> None:
+    text = "x" * 300_000  # more than a gateway shows at once
+    headers = {"Authorization": f"Bearer {cluster.token_of(cluster.render(['OLD']))}"}
+    async with HttpClient(cluster.server_url) as http:
+        client = McpClient(http, "/mcp/notes", headers=headers)
+        await client.initialize()
+        answer = await client.request("tools/call", {"name": "echo", "arguments": {"text": text}})
+    assert text_of(answer["result"]) == text
 
 
 async def test_a_key_is_replaced_live_in_three_steps_and_no_call_fails(cluster: Cluster) -> None:

@@ -1,5 +1,5 @@
 from __future__ import annotations
 
-from tests.cli.fixtures import cli
+from tests.cli.fixtures import cli, state
 
-__all__ = ["cli"]
+__all__ = ["cli", "state"]

@@ -320,6 +320,9 @@ What the templates are filled with, as JSON. `dynamic_mcp/features/cluster/tiers
 {{- if and $route.enabled $route.affinity (gt (int .values.gateway.replicas) 15) -}}
 {{- fail "httpRoute.affinity: an HTTPRoute has room for 15 replicas" -}}
 {{- end -}}
+{{- if and .values.autoscaling.enabled (lt (int .values.autoscaling.maxReplicas) (int .values.gateway.replicas)) -}}
+{{- fail "autoscaling.maxReplicas: is less than `gateway.replicas`" -}}
+{{- end -}}
 {{- if and .values.autoscaling.callsInFlight (not .values.monitoring.enabled) -}}
 {{- fail "autoscaling.callsInFlight: there are no metrics without `monitoring`" -}}
 {{- end -}}

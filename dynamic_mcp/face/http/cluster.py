@@ -39,12 +39,14 @@ class PeerRequest(Struct, frozen=True):
 class OwnReplica(Struct, frozen=True):
     """What others may ask this replica: its process, in states of calls that wait, and whose apps a client shows.
 
-    `recover` returns what takes a request of a session whose replica has ended, or the refusal; None if it is lost.
+    `config` returns a digest of what all replicas should have in common. `recover` returns what takes a request of a
+    session whose replica has ended, or the refusal; None if it is lost.
     """
 
     process: Callable[[], str] = str
     find_opened_apps: Callable[[str], list[str]] = lambda key: []
     recover: Callable[[Arrival], Awaitable[BodyReceiver | Response | None]] | None = None
+    config: Callable[[], str] = str
 
 
 class ReplicaSet(Replicas, Protocol):

@@ -21,7 +21,7 @@ from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.features.backup import inventory
 from dynamic_mcp.features.backup.archive import Archive, ArchivedFile, Unreadable
 from dynamic_mcp.features.backup.inventory import STATE, StateLocation
-from dynamic_mcp.system import file_reader, paths
+from dynamic_mcp.system import paths
 from dynamic_mcp.system.text import os_reason
 
 # The log is not state, and stays; everything else that is left out has ended with its processes.
@@ -40,14 +40,14 @@ class Staged:
         self._owner = _find_owner(self.target)
         self.path = _beside(self.target, "restoring")
         self._files = 0
+        self._has_replaced = False
 
     @property
     def is_used(self) -> bool:
         return self._files > 0 or self.prefix == STATE
 
     def prepare(self) -> None:
-        """Make the directory. Raises OSError."""
-        paths.make_private_dir(self.target.parent)
+        """Make the state directory, of which a backup may have nothing. Raises OSError."""
         if self.prefix == STATE:
             self._make_dir(self.path)
 
@@ -77,14 +77,19 @@ class Staged:
                 self._give(path)
 
     def take_place(self) -> None:
-        """Take the place of what is there. Raises OSError, and then nothing has changed."""
+        """Take the place of what is there. Raises OSError and DynamicMcpError, and then nothing has changed."""
         _sync_dirs(self.path)
-        if self.path.is_dir():
+        _close_database(self.target)
+        self._has_replaced = self.target.exists()
+        _exchange(self.path, self.target)
+        _sync_dir(self.target.parent)
+
+    def give_back(self) -> None:
+        """Undo `take_place`. Raises OSError."""
+        if self._has_replaced:
             _exchange(self.path, self.target)
         else:
-            _close_database(self.target)
-            file_reader.replace(self.path, self.target)
-        _sync_dir(self.target.parent)
+            self.target.rename(self.path)
 
     def remove(self) -> None:
         """Remove what is beside the target: what was not used, or what was there before."""
@@ -99,6 +104,8 @@ class Staged:
         path = self.path / relative if relative else self.path
         if relative:
             self._make_dir(path.parent)
+        else:
+            paths.make_private_dir(path.parent)
         return path
 
     def _make_dir(self, directory: Path) -> None:
@@ -162,6 +169,20 @@ def keep_rest(staged: Sequence[Staged], places: Sequence[StateLocation], *, has_
                 one.keep(kept.name.removeprefix(f"{place.prefix}/"), kept.path)
 
 
+def exchange(staged: Sequence[Staged]) -> None:
+    """Let each take its place, or none. Raises OSError and DynamicMcpError."""
+    done: list[Staged] = []
+    try:
+        for each in staged:
+            if each.is_used:
+                each.take_place()
+                done.append(each)
+    except BaseException:
+        for each in reversed(done):
+            each.give_back()
+        raise
+
+
 def _find(staged: Sequence[Staged], name: str) -> Staged:
     for each in staged:
         if name == each.prefix or name.startswith(f"{each.prefix}/"):
@@ -183,7 +204,7 @@ def _recover(target: Path) -> None:
 
 
 def _exchange(new: Path, target: Path) -> None:
-    """Exchange two directories; the target may be missing. Raises OSError."""
+    """Exchange two directories or files; the target may be missing. Raises OSError."""
     if not target.exists():
         new.rename(target)
         return
@@ -200,7 +221,7 @@ def _exchange(new: Path, target: Path) -> None:
 
 
 def _exchange_at_once(one: Path, other: Path) -> bool:
-    """Exchange two directories by renameat2(2); return False where the system cannot. Raises OSError."""
+    """Exchange them by renameat2(2); return False where the system cannot. Raises OSError."""
     if sys.platform != "linux":
         return False
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)

@@ -51,6 +51,26 @@ def default_values() -> dict[str, Json]:
     return values
 
 
+class Described(Struct, frozen=True):
+    """One value of the chart: its path, its default, and what it means. A group of values has no default."""
+
+    path: str
+    default: Json
+    description: str
+    is_group: bool = False
+
+
+def list_values() -> Iterator[Described]:
+    """Yield the values of the chart, in the order of `values.yaml`."""
+    schema = json.loads(read_chart_file("values.schema.json"))
+    for name, default in default_values().items():
+        section = schema["properties"][name]
+        members = section.get("properties", {})
+        yield Described(name, default, section["description"], is_group=bool(members))
+        for key, each in members.items():
+            yield Described(f"{name}.{key}", default[key], each["description"])
+
+
 def parse_yaml(text: str) -> Json:
     """Return what a YAML text says. Raises YAMLError."""
     documents = parse_documents(text)

@@ -39,6 +39,15 @@ class Introduction(Struct, frozen=True):
     process: str = ""  # in the states of calls that wait
 
 
+class ReplicaFacts(Struct, frozen=True):
+    """How a replica is run: a digest of its config, and what its clock says, in seconds since 1970."""
+
+    name: str
+    version: str
+    config: str = ""
+    now: float = 0.0
+
+
 class NoIntroduction(Enum):
     """Why an address has not said which replica it is."""
 
@@ -204,6 +213,12 @@ class ReplicaFinder:
         answers = await asyncio.gather(*(_ask(pool, question(pool.endpoint)) for pool in pools if pool is not None))
         return [each.body for each in answers if isinstance(each, _Answer) and each.status == 200]
 
+    async def ask_facts(self, question: Callable[[Endpoint], bytes]) -> dict[str, ReplicaFacts | str]:
+        """Return what each address answers to a question about itself, or why it does not."""
+        await self.look()
+        answers = await asyncio.gather(*(_ask(pool, question(pool.endpoint)) for pool in self._pools.values()))
+        return {str(each): _read_facts(answer) for each, answer in zip(self._pools, answers, strict=True)}
+
     async def _ask(self, pool: ConnectionPool) -> Introduction | NoIntroduction:
         """Ask a replica what it says of itself."""
         answer = await _ask(pool, self._question(pool.endpoint))
@@ -227,6 +242,26 @@ class _Answer(Struct, frozen=True):
 
     status: int
     body: bytes
+
+
+def _read_facts(answer: _Answer | NoIntroduction) -> ReplicaFacts | str:
+    if isinstance(answer, NoIntroduction):
+        return "it does not answer" if answer is NoIntroduction.GONE else "it has no connection left, or hangs"
+    try:
+        if answer.status == 200:
+            return decode_as(answer.body, ReplicaFacts)
+        refusal = msgspec.json.decode(answer.body, type=_Refusal)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return f"it answers {answer.status}, and is no replica"
+    return refusal.error.message
+
+
+class _RefusalReason(Struct, frozen=True):
+    message: str
+
+
+class _Refusal(Struct, frozen=True):
+    error: _RefusalReason
 
 
 async def _ask(pool: ConnectionPool, question: bytes) -> _Answer | NoIntroduction:

@@ -202,6 +202,10 @@ class Preconditions:
             yield ConfigError(
                 "values", "httpRoute.affinity", what, hint="disable it: sessions then take one hop more"
             )
+        scaling = values["autoscaling"]
+        if scaling["enabled"] and scaling["maxReplicas"] < values["gateway"]["replicas"]:
+            what = f"is less than `gateway.replicas`, {values['gateway']['replicas']}"
+            yield ConfigError("values", "autoscaling.maxReplicas", what, hint="write at least as many")
         if values["autoscaling"]["callsInFlight"] and not values["monitoring"]["enabled"]:
             what = "there are no metrics without `monitoring`"
             yield ConfigError("values", "autoscaling.callsInFlight", what, hint="enable that, or go by the CPU alone")

@@ -25,7 +25,7 @@ from dynamic_mcp.features.cluster.hop import FIELD, HopRefused, HopSigner
 from dynamic_mcp.features.cluster.login_links import find_sender, mark_of
 from dynamic_mcp.features.cluster.modern import MaybeElsewhere, find_process, find_result, find_task
 from dynamic_mcp.features.cluster.peer_connection import UNIX, Endpoint
-from dynamic_mcp.features.cluster.peers import Introduction, ReplicaFinder
+from dynamic_mcp.features.cluster.peers import Introduction, ReplicaFacts, ReplicaFinder
 from dynamic_mcp.features.cluster.relay import Passage, Relay, RelayEnd
 from dynamic_mcp.features.cluster.session_ids import SessionIds
 from dynamic_mcp.identity import LOCAL_USER, Authentication, Principal
@@ -38,6 +38,7 @@ from dynamic_mcp.system.task_set import TaskSet
 log = logging.getLogger("dynamic_mcp")
 
 _INTRODUCTION = b"/replica"
+_DEPLOYMENT = b"/deployment"
 _OPENED_APPS = b"/apps/"
 # In a question for the name, whose answer is for any replica.
 _ANYONE = ""
@@ -200,6 +201,9 @@ class ClusterService:
         if request.head.target == _INTRODUCTION:
             said = Introduction(self.settings.replica, __version__, self._own.process())
             return Response(200, JSON, wire.encode(said))
+        if request.head.target == _DEPLOYMENT:
+            facts = ReplicaFacts(self.settings.replica, __version__, self._own.config(), self._clock())
+            return Response(200, JSON, wire.encode(facts))
         if request.head.target.startswith(_OPENED_APPS):
             key = request.head.target.removeprefix(_OPENED_APPS).decode("ascii", "replace")
             return Response(200, JSON, wire.encode(self._own.find_opened_apps(key)))
@@ -311,6 +315,10 @@ class ClusterService:
         return b"GET %s%s HTTP/1.1\r\nhost: %s\r\n%s: %s\r\n\r\n" % (
             PEER_PATH, target, str(endpoint).encode() or b"replica", FIELD, field,
         )  # fmt: skip
+
+    async def ask_facts(self) -> dict[str, ReplicaFacts | str]:
+        """Return what each address says of how it is run, or why it says nothing."""
+        return await self.peers.ask_facts(lambda endpoint: self._question(endpoint, _DEPLOYMENT))
 
     async def find_opened_apps(self, key: str) -> list[str]:
         target = _OPENED_APPS + key.encode()

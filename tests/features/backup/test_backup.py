@@ -370,6 +370,25 @@ def test_who_restores_without_the_config_is_told(run: CliRunner, state: Path, ba
     assert f"there is no `{run.config}`" in done.err
 
 
+def test_a_restore_waits_for_what_cannot_be_seen_from_here(run: CliRunner, state: Path, backup: Path) -> None:
+    file = write(state / "running" / "1234567.json", '{"pid": 1234567, "entry": {}}')
+    before = marks_of(state)
+    done = restore(run, backup, "--overwrite")
+    assert done.code == 1
+    assert "in use a moment ago, by process 1234567" in done.err
+    file.unlink(missing_ok=True)
+    assert {**marks_of(state), "running/1234567.json": ""} == {**before, "running/1234567.json": ""}
+
+    os.utime(write(file, "{}"), (0, 0))
+    assert restore(run, backup, "--overwrite").code == 0
+
+
+@pytest.mark.posix_only("a device")
+def test_a_backup_takes_the_place_of_no_device(run: CliRunner, state: Path) -> None:
+    fill(state)
+    assert run.run("backup", "/dev/null", "--overwrite", "--without-secrets").code == 2
+
+
 # --- a restore that is killed ----------------------------------------------------------------------------------
 
 # Kills itself when it is about to write something to disk for the nth time.

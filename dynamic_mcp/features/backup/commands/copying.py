@@ -58,7 +58,7 @@ def back_up(
     passphrase = find_passphrase(context, passphrase_file, is_new=True) if has_secrets else None
     head = new_head(
         machine=socket.gethostname(),
-        configs=_list_configs(config, list_proxies()),
+        configs=_list_configs(config, proxy_registry().list_proxies()),
         has_secrets=has_secrets,
         now=time.time(),
     )
@@ -81,9 +81,9 @@ def read_config(context: Invocation) -> tuple[Config | None, str]:
         return None, ""
 
 
-def list_proxies() -> list[RunningProxy]:
-    """Return what serves from this state."""
-    return ProxyRegistry(paths.state_dir() / "running").list_proxies()
+def proxy_registry() -> ProxyRegistry:
+    """Return the list of what serves from this state."""
+    return ProxyRegistry(paths.state_dir() / "running")
 
 
 def count_folders(files: Sequence[KeptFile]) -> dict[str, int]:
@@ -118,8 +118,8 @@ def _check_target(file: Path, places: Sequence[StateLocation], *, overwrites: bo
             raise InvalidArguments(
                 f"`{file}` is in a directory that is backed up", hint="write it to another directory or machine"
             )
-    if file.is_dir():
-        raise InvalidArguments(f"`{file}` is a directory", hint="name a file in it")
+    if file.exists() and not file.is_file():
+        raise InvalidArguments(f"`{file}` is a directory or a device", hint="name a file, or `-` for stdout")
     if os.path.lexists(file) and not overwrites:
         raise InvalidArguments(f"`{file}` exists", hint="--overwrite replaces it")
     return file

@@ -16,10 +16,11 @@ from dynamic_mcp.errors import DynamicMcpError, InvalidArguments
 from dynamic_mcp.features import table
 from dynamic_mcp.features.backup import inventory
 from dynamic_mcp.features.backup.archive import Archive, Head, in_words, open_archive
-from dynamic_mcp.features.backup.commands.copying import count_folders, list_proxies, read_config
+from dynamic_mcp.features.backup.commands.copying import count_folders, proxy_registry, read_config
 from dynamic_mcp.features.backup.commands.passphrase import find_passphrase
 from dynamic_mcp.features.backup.inventory import ELSEWHERE, KeptFile
-from dynamic_mcp.features.backup.restoration import Staged, fill, keep_rest, staging
+from dynamic_mcp.features.backup.restoration import Staged, exchange, fill, keep_rest, staging
+from dynamic_mcp.observe.proxies import SILENT_S
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.text import os_reason, pluralize
 
@@ -67,7 +68,7 @@ def restore(context: Invocation, file: str, *, passphrase_file: str | None, over
             count = fill(staged, archive)
             keep_rest(staged, places, has_secrets=archive.head.has_secrets)
             _refuse_serving()
-            _exchange(staged)
+            exchange(staged)
     _report(context, archive.head, count, staged, is_replaced=bool(present))
     return 0
 
@@ -86,16 +87,16 @@ def _agree(context: Invocation, present: Sequence[KeptFile]) -> None:
         raise KeyboardInterrupt
 
 
-def _exchange(staged: Sequence[Staged]) -> None:
-    """Let each take its place. The state directory comes last: then a restore that was killed is seen by it."""
-    for each in reversed(staged):
-        if each.is_used:
-            each.take_place()
-
-
 def _refuse_serving() -> None:
     """Raises DynamicMcpError with what must be stopped."""
-    proxies = list_proxies()
+    registry = proxy_registry()
+    recent = registry.list_recent()
+    proxies = registry.list_proxies()
+    if not proxies and recent:
+        raise DynamicMcpError(
+            f"nothing was restored, since this state was in use a moment ago, by process {', '.join(recent)}",
+            hint=f"stop it, also in another container; if it was killed, wait {SILENT_S:.0f} s",
+        )
     if not proxies:
         return
     names = ", ".join(f"process {each.pid} ({each.status.kind}, `{each.status.config}`)" for each in proxies)

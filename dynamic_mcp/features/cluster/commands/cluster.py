@@ -11,7 +11,18 @@ from dynamic_mcp.cli.options import common_options, with_config_argument
 from dynamic_mcp.errors import DynamicMcpError
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from dynamic_mcp.cli.invocation import Invocation
+
+
+def _complete_value(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete the path of a value of the chart."""
+    from dynamic_mcp.cli.suggestions import completion_items
+    from dynamic_mcp.features.cluster.chart import list_values
+
+    values = ((f"{each.path}=", each.description) for each in list_values() if not each.is_group)
+    return completion_items(values, incomplete)
 
 
 @click.group(short_help="Check the other replicas, and the store that they share.", subcommand_metavar="COMMAND")
@@ -57,7 +68,14 @@ def check(context: Invocation, config: str | None) -> int:
     type=click.Path(path_type=Path),
     help="Values of the Helm chart, as YAML.",
 )
-@click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change one value: `gateway.replicas=3`.")
+@click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="KEY=VALUE",
+    shell_complete=_complete_value,
+    help="Change one value: `gateway.replicas=3`.",
+)
 @click.option(
     "--secrets",
     "secrets_file",
