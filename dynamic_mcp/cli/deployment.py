@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -13,8 +14,9 @@ from dynamic_mcp.cli.direct_server import parse_headers
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.runner import run
 from dynamic_mcp.config.auth import BearerAuth
+from dynamic_mcp.config.substitute import expand
 from dynamic_mcp.doctor.findings import Finding, exit_code
-from dynamic_mcp.errors import DynamicMcpError
+from dynamic_mcp.errors import DynamicMcpError, InvalidArguments
 from dynamic_mcp.features.table import FEATURES
 
 if TYPE_CHECKING:
@@ -30,13 +32,22 @@ def diagnose_deployment(context: Invocation, headers: Sequence[str]) -> int:
     file = context.config_path()
     config, findings = check_files(file)
     if config is not None:
-        with _credential(config, parse_headers(headers)) as own, context.out.progress("looking at the service"):
+        with _credential(config, _read_headers(headers)) as own, context.out.progress("looking at the service"):
             findings = [*findings, *run(_examine(config, own))]
     if context.out.is_json:
         context.out.print_json({"config": str(file), "findings": findings})
     else:
         show_findings(context.out, findings)
     return exit_code(findings)
+
+
+def _read_headers(words: Sequence[str]) -> dict[str, str]:
+    """Return the headers, with the variables in them: a command line is no place for a token."""
+    expansions = {name: expand(value, os.environ) for name, value in parse_headers(words).items()}
+    for name, each in expansions.items():
+        if unset := (*each.undefined, *each.required):
+            raise InvalidArguments(f"`${{{unset[0]}}}` in the header `{name}` is not set")
+    return {name: each.text for name, each in expansions.items()}
 
 
 async def _examine(config: Config, headers: Mapping[str, str]) -> list[Finding]:

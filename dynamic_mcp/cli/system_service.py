@@ -32,6 +32,8 @@ _UNITS = "etc/systemd/system"
 SERVICE, SOCKET, USERS = f"{_UNITS}/{NAME}.service", f"{_UNITS}/{NAME}.socket", f"etc/sysusers.d/{NAME}.conf"
 # What the unit hides from the service, or shows it another one of (`ProtectHome=`, `PrivateTmp=`).
 _HIDDEN = tuple(map(Path, ("/home", "/root", "/run/user", "/tmp", "/var/tmp")))  # noqa: S108 - nothing is written there
+# Lines that follow from the config, so that they were not edited if they differ.
+_OF_THE_CONFIG = ("ExecStart=", "ListenStream=", "LoadCredential=", "LoadCredentialEncrypted=")
 # Where systemd looks for credentials without a path (systemd.exec(5), `LoadCredential=`).
 _CREDENTIALS, _ENCRYPTED = "etc/credstore", "etc/credstore.encrypted"
 
@@ -312,7 +314,7 @@ def _find_changes(context: Invocation, service: SystemService, *, overwrites: bo
         present = service.read(file)
         if present != text:
             changed.append(file)
-        if present not in (None, text):
+        if present is not None and _without_settings(present) != _without_settings(text):
             differing.append(file)
             lines = (str(present).splitlines(), text.splitlines())
             for line in difflib.unified_diff(*lines, f"{service.root / file}", "what would be written", lineterm=""):
@@ -324,6 +326,11 @@ def _find_changes(context: Invocation, service: SystemService, *, overwrites: bo
             hint=f"--overwrite replaces it; what you want changed goes into `systemctl edit {NAME}`, which stays",
         )
     return changed
+
+
+def _without_settings(text: str) -> list[str]:
+    """Return the lines of a file that are the same for each config."""
+    return [line for line in text.splitlines() if not line.startswith(_OF_THE_CONFIG)]
 
 
 def _check_places(service: SystemService) -> None:

@@ -61,7 +61,9 @@ async def check_deployment(
     found += await check_certificate(WHERE, http.public_url)
     if lacks_credential:
         what = "clients authenticate, and no credential is known: less was looked at"
-        found.append(Finding(Level.NOTE, WHERE, what, "`--header 'Authorization: Bearer …'` has that of a client"))
+        found.append(
+            Finding(Level.NOTE, WHERE, what, "`--header 'Authorization: Bearer ${TOKEN}'` has that of a client")
+        )
     return [*found, *await check_front(http.public_url, headers, times=times)]
 
 

@@ -168,13 +168,13 @@ class _Visit:
         if why:
             level = Level.NOTE if status == 401 else Level.WARNING
             hint = (
-                "`--header 'Authorization: Bearer …'` looks further, with a token of a client"
+                "`--header 'Authorization: Bearer ${TOKEN}'` looks further, with a token of a client"
                 if status == 401
                 else ""
             )
             return Finding(level, WHERE, f"`{self._url}` is answered {status}: {why}", hint)
         if status in (401, 403) or 300 <= status < 400:
-            hint = "`--header 'Authorization: …'` looks further, with a password of a client"
+            hint = "`--header 'Authorization: ${PASSWORD}'` looks further, with a password of a client"
             return Finding(Level.NOTE, WHERE, f"what is in front asks for a password or a login ({status})", hint)
         if status in (502, 503, 504):
             return warning(WHERE, f"what is in front does not reach dynamic-mcp ({status})", "does it run there?")

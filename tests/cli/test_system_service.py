@@ -102,7 +102,7 @@ def test_a_second_install_changes_nothing(machine: Machine) -> None:
 
 def test_a_changed_address_opens_the_socket_again(machine: Machine) -> None:
     machine.install()
-    told = machine.install(listen=TcpAddress("127.0.0.1", 9000), overwrites=True)
+    told = machine.install(listen=TcpAddress("127.0.0.1", 9000), credentials=["key"])
     assert told[-3:-1] == ["systemctl stop dynamic-mcp.service", "systemctl restart dynamic-mcp.socket"]
     assert "ListenStream=127.0.0.1:9000\n" in (machine.root / SOCKET).read_text()
 

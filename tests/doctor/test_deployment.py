@@ -133,8 +133,10 @@ async def test_it_makes_itself_a_token_and_revokes_it(cli: CliRunner) -> None:
 async def test_the_credential_of_a_header_is_used_instead(cli: CliRunner) -> None:
     async with asyncio.timeout(BOUND_S), serving_front(FRONT) as (url, front):
         cli.configure({}, settings={"http": {"public_url": url, "auth": [{"kind": "bearer"}]}})
-        header = ("--header", "Authorization: Basic eDp5")
-        await asyncio.to_thread(cli.run, "doctor", "--deployment", *header)
+        header = ("--header", "Authorization: Basic ${PASSWORD}")
+        unset = await asyncio.to_thread(cli.run, "doctor", "--deployment", *header)
+        await asyncio.to_thread(cli.run, "doctor", "--deployment", *header, PASSWORD="eDp5")
+    assert (unset.code, "`${PASSWORD}` in the header" in unset.err) == (2, True)
     assert {headers["authorization"] for _, headers in front.requests if "authorization" in headers} == {"basic edp5"}
 
 
