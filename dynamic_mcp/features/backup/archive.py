@@ -26,6 +26,7 @@ from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.features.backup import inventory
 from dynamic_mcp.features.backup.age import INTRO, AgeError, Decryptor, Encryptor, WrongPassphrase
 from dynamic_mcp.features.backup.snapshot import Snapshot
+from dynamic_mcp.system.decoding import decode_as
 
 FORMAT = 1
 _HEAD, _SUMS = "backup.json", "SHA256SUMS"
@@ -169,7 +170,7 @@ class Archive:
         if member is None or member.name != _HEAD:
             raise Unreadable("the file is no backup of dynamic-mcp: it does not begin with `backup.json`")
         try:
-            head = msgspec.json.decode(self._read(member, _LARGEST_HEAD), type=Head)
+            head = decode_as(self._read(member, _LARGEST_HEAD), Head)
         except msgspec.MsgspecError as exc:
             raise Unreadable(f"the backup is damaged: `backup.json`: {exc}") from exc
         if head.format > FORMAT or _numbers(head.version) > _numbers(__version__):

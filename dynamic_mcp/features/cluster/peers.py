@@ -250,7 +250,7 @@ def _read_facts(answer: _Answer | NoIntroduction) -> ReplicaFacts | str:
     try:
         if answer.status == 200:
             return decode_as(answer.body, ReplicaFacts)
-        refusal = msgspec.json.decode(answer.body, type=_Refusal)
+        refusal = decode_as(answer.body, _Refusal)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return f"it answers {answer.status}, and is no replica"
     return refusal.error.message

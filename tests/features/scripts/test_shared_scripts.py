@@ -33,7 +33,6 @@ from tests.features.scripts.test_script_restart import (
 )
 from tests.modern_client import ModernClient, retry_of
 
-SCRIPT = SuspendedScript(b"state", {}, {}, [], 0.0, time.time(), "", "", {}, [], "")
 ONE_CALL = 'tool = "echo"\nreturn await call("other", tool, {"n": 2})'
 
 
@@ -275,7 +274,8 @@ async def test_a_script_that_has_become_too_long_to_be_kept_goes_on() -> None:
 async def test_what_is_kept_is_removed_by_way_of_a_store_that_was_opened_again(tmp_path: Path) -> None:
     stores = [LocalStore(tmp_path / "store"), LocalStore(tmp_path / "store"), LocalStore(tmp_path / "another")]
     scripts = SuspendedScripts(None, lambda: stores[0])
-    names = [await scripts.write(SCRIPT, b"") for _ in range(2)]
+    script = SuspendedScript(b"state", {}, {}, [], 0.0, time.time(), "", "", {}, [], "")
+    names = [await scripts.write(script, b"") for _ in range(2)]
     await stores.pop(0).close()
     await scripts.forget(names[0])
     with pytest.raises(StateRefused):
@@ -285,7 +285,7 @@ async def test_what_is_kept_is_removed_by_way_of_a_store_that_was_opened_again(t
     scripts = SuspendedScripts(None, lambda: stores[-1])
     with pytest.raises(StateRefused):  # others may take it from where it is
         await scripts.forget(names[1])
-    assert await others.take(names[1], b"") == SCRIPT
+    assert await others.take(names[1], b"") == script
     for store in stores:
         await store.close()
 
