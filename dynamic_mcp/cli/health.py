@@ -42,12 +42,16 @@ def check_url(context: Invocation, url: str, name: str) -> None:
     if url.startswith(_UNIX):
         _ask(context, url, _open_unix(url), f"/{name}")
         return
-    parts = urlsplit(urljoin(url, name))
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(urljoin(url, name))
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("not a URL of HTTP")
+        connection = _open(parts, is_local=False)
+    except (ValueError, HTTPException):
         raise InvalidArguments(
             f"`{url}` is not a URL", hint="write `http://127.0.0.1:8808` or `unix:/path/to/socket`"
-        )
-    _ask(context, url, _open(parts, is_local=False), parts.path)
+        ) from None
+    _ask(context, url, connection, parts.path)
 
 
 def _check_proxy(context: Invocation, running: RunningProxy, path: str) -> None:
@@ -66,6 +70,8 @@ def _ask(context: Invocation, url: str, connection: HTTPConnection, path: str) -
     try:
         connection.request("GET", path)
         status = connection.getresponse().status
+    except UnicodeError as exc:  # of its name, which is looked up here
+        raise DynamicMcpError(f"`{url}` does not answer: its host cannot be a name") from exc
     except (OSError, HTTPException) as exc:
         why = os_reason(exc) if isinstance(exc, OSError) else f"it answers with no HTTP: {exc!r}"
         raise DynamicMcpError(f"`{url}` does not answer: {why}") from exc

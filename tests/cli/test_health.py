@@ -142,10 +142,18 @@ def test_what_does_not_answer_or_answers_with_an_error_is_not_healthy(cli: CliRu
         assert cli.run("health").code == 0
 
 
-@pytest.mark.parametrize("url", ["mcp.example.com", "ftp://mcp.example.com", "https://", "8808"])
+@pytest.mark.parametrize(
+    "url",
+    ["mcp.example.com", "ftp://mcp.example.com", "https://", "8808", "http://a:99999", "http://[::1", "http://a b"],
+)
 def test_what_is_no_url_is_refused_with_a_hint(cli: CliRunner, url: str) -> None:
     done = cli.run("health", url)
     assert (done.code, "is not a URL" in done.err, "hint: " in done.err) == (2, True, True)
+
+
+def test_a_host_that_cannot_be_a_name_is_not_healthy(cli: CliRunner) -> None:
+    done = cli.run("health", "http://a..é/")
+    assert (done.code, "Traceback" in done.err, "its host cannot be a name" in done.err) == (1, False, True)
 
 
 @pytest.mark.posix_only("has sockets")

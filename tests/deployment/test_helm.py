@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.features.cluster.chart import parse_documents, parse_yaml
+from dynamic_mcp.features.cluster.chart import parse_documents, parse_yaml, to_json
+from dynamic_mcp.features.cluster.render import render
 from tests.deployment.rendered import CHART, CONFIGS, HERE, NAME, Json, Objects, objects_of, rendering_of
 
 HELM = os.environ.get("DYNAMIC_MCP_TEST_HELM", "")
@@ -82,6 +83,26 @@ def test_helm_makes_the_same_objects(tmp_path: Path, config: str, changes: Seque
 
 
 @with_helm
+def test_helm_reads_the_same_texts(tmp_path: Path) -> None:
+    odd = "a\r\nb\u2028c  \n\td\u00e9\U0001f600 <&>"
+    config = {
+        "mcpServers": {
+            "a": {"command": "x", "description": odd, "env": {"A": "${A}", "B": "${credential:b}", "C": "${C:-}"}}
+        },
+        "settings": {"http": {"insecure": True}},
+    }
+    file = tmp_path / "dynamic-mcp.json"
+    file.write_text(json.dumps(config), encoding="utf-8")
+    values = json.dumps({"secrets": {"A": odd, "CLUSTER_KEY": "k" * 32}})
+    (tmp_path / "values.json").write_text(values, encoding="utf-8")
+    rendered = render(file, NAME, values_file=tmp_path / "values.json", changes=(), secrets_file=None)
+    (tmp_path / "helm.json").write_text(to_json(rendered.values), encoding="utf-8")
+    options = ("--kube-version", "v1.30.0", "-f", tmp_path / "helm.json")
+    by_helm = Objects(parse_documents(run(HELM, "template", NAME, CHART, *options)))
+    assert by_helm.named() == Objects(parse_documents(rendered.manifests)).named()
+
+
+@with_helm
 @pytest.mark.parametrize("config", CONFIGS)
 def test_helm_finds_nothing_wrong_with_the_chart(tmp_path: Path, config: str) -> None:
     found = run(HELM, "lint", "--strict", CHART, "-f", values_file(tmp_path, config))
@@ -95,6 +116,8 @@ def test_helm_finds_nothing_wrong_with_the_chart(tmp_path: Path, config: str) ->
         ("gateway.replica=3", "Additional property replica is not allowed"),
         ("servers.clock.internet=true", "servers.clock: is no server"),
         ("secrets.CLUSTER_KEY=short", "secrets.CLUSTER_KEY: needs 32 characters"),
+        ("secrets.METRICS_TOKEN=mine", "secrets.METRICS_TOKEN: is a variable that the manifests have"),
+        ("secrets.SERVER_TOKEN_MEMORY=mine", "secrets.SERVER_TOKEN_MEMORY: is a variable that the manifests have"),
         ("config.mcpServers.github.headers.X=${ABSENT}", "no value for `${ABSENT}`"),
         ("ingress.enabled=true", "config.settings.http.public_url"),
         ("autoscaling.callsInFlight=3", "no metrics without `monitoring`"),

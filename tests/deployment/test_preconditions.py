@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from dynamic_mcp.config.environment import read_env_file
 from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.features.cluster.chart import merge, parse_documents
 from dynamic_mcp.features.cluster.render import Rendering, render
+from tests.deployment.rendered import Objects
 from tests.program import Json
 
 KEY = "CLUSTER_KEY=a-key-that-is-only-for-tests-0123456789\n"
@@ -25,13 +27,18 @@ def folder(tmp_path: Path) -> Path:
 
 
 def rendered(
-    folder: Path, servers: Json = None, settings: Json = None, *changes: str, name: str = "mcp"
+    folder: Path,
+    servers: Json = None,
+    settings: Json = None,
+    *changes: str,
+    name: str = "mcp",
+    values_file: Path | None = None,
 ) -> Rendering:
     """Render a config with these servers, and these changes of settings that are whole."""
     whole = merge({"http": {"auth": AUTH}}, settings or {})
     file = folder / "dynamic-mcp.json"
     file.write_text(json.dumps({"mcpServers": servers or {"time": TIME}, "settings": whole}), encoding="utf-8")
-    return render(file, name, values_file=None, changes=changes, secrets_file=folder / "secrets.env")
+    return render(file, name, values_file=values_file, changes=changes, secrets_file=folder / "secrets.env")
 
 
 SECRET = "sk-test-0123456789abcdefghij"
@@ -54,6 +61,7 @@ PUBLIC = {"public_url": "https://mcp.example.com/mcp"}
             "valkey",
         ),
         ({"cluster": {"peers": "http://x", "keys": ["k" * 40]}}, "settings.cluster.keys[0]", "--secrets"),
+        ({"cluster": {"peers": "http://x", "keys": ["${credential:key}"]}}, "settings.cluster.keys[0]", "`${NAME}`"),
         (
             {"cluster": {"peers": "http://x", "keys": ["${CLUSTER_KEY}"], "store": "redis://a:pw123456@h/0"}},
             "settings.cluster.store",
@@ -62,6 +70,26 @@ PUBLIC = {"public_url": "https://mcp.example.com/mcp"}
         (
             {"http": {"auth": [{"kind": "bearer", "tokens": [{"token": "t" * 30, "subject": "ci"}]}]}},
             "settings.http.auth[0].tokens[0].token",
+            "${NAME}",
+        ),
+        (
+            {
+                "http": {
+                    "auth": [{"kind": "bearer", "tokens": [{"token": "${T:-" + "t" * 30 + "}", "subject": "ci"}]}]
+                }
+            },
+            "settings.http.auth[0].tokens[0].token",
+            "${NAME}",
+        ),
+        (
+            {
+                "cluster": {
+                    "peers": "http://x",
+                    "keys": ["${CLUSTER_KEY}"],
+                    "store": "redis://a:pw123456@${HOST:-h}/0",
+                }
+            },
+            "settings.cluster.store",
             "${NAME}",
         ),
         ({"metrics": {"token": "a-literal-token"}}, "settings.metrics.token", "${NAME}"),
@@ -134,6 +162,8 @@ def test_a_key_that_is_missing_or_short_is_refused_with_the_command_that_makes_o
         ("autoscaling.callsInFlight=3", "no metrics without `monitoring`"),
         ("autoscaling={enabled: true, maxReplicas: 1}", "is less than `gateway.replicas`, 2"),
         ("nonsense", "is no change"),
+        ("gateway.annotations={", "`gateway.annotations`: is not YAML"),
+        ("image=2026-11-27", "`image`: has a date"),
     ],
 )
 def test_values_that_cannot_be_meant_are_refused(folder: Path, change: str, message: str) -> None:
@@ -141,6 +171,32 @@ def test_values_that_cannot_be_meant_are_refused(folder: Path, change: str, mess
         rendered(folder, None, None, change)
     assert message in str(error.value)
     assert error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ("gateway: null", "`gateway`: is null"),
+        ("gateway: {resources: null}", "`gateway.resources`: is null"),
+        ("image: null", "`image`: is null"),
+        ("secrets: {PIN: 87654321}", "`secrets.PIN`: is not a text"),
+        ("secrets: {PIN: [87654321]}", "`secrets.PIN`: is not a text"),
+        ("secrets: {PIN: 2087-65-4321", "is not YAML"),
+        ("secrets: {PIN: !!binary ODc2NTQzMjE=}", "has a date, binary data"),
+        ("gateway: &a {env: [*a]}", "a link to itself"),
+        ("secrets: {METRICS_TOKEN: '87654321'}", "`METRICS_TOKEN`: is a variable that the manifests have"),
+        ("secrets: {GATEWAY_TOKEN_0: '87654321'}", "`GATEWAY_TOKEN_0`: is a variable that the manifests have"),
+    ],
+)
+def test_a_file_of_values_that_cannot_be_meant_is_refused_without_what_may_be_a_secret(
+    folder: Path, values: str, message: str
+) -> None:
+    (folder / "values.yaml").write_text(values, encoding="utf-8")
+    with pytest.raises(ConfigError) as error:
+        rendered(folder, values_file=folder / "values.yaml")
+    assert message in str(error.value)
+    assert error.value.hint
+    assert "8765" not in str(error.value)
 
 
 @pytest.mark.parametrize("http", [{"root_path": "/tools"}, {"path": "/tools/mcp"}])
@@ -195,6 +251,27 @@ def test_names_that_yaml_reads_as_something_else_stay_texts(folder: Path, word: 
         assert isinstance(each["metadata"]["name"], str)
         labels = {**each["metadata"].get("labels", {}), **each.get("spec", {}).get("selector", {})}
         assert {type(value) for value in labels.values()} <= {str, dict}
+
+
+def test_texts_arrive_as_they_are_whatever_characters_they_have(folder: Path) -> None:
+    odd = "a\r\nb\x7fc\x85d\u2028e\ufeff: {f}  \n\té\U0001f600 \\' # ${g"
+    values = folder / "values.yaml"
+    values.write_text(json.dumps({"secrets": {"A": odd}}), encoding="utf-8")
+    server = {**TIME, "description": odd.removesuffix("${g"), "env": {"A": "${A}"}}
+    objects = Objects(parse_documents(rendered(folder, {"time": server}, values_file=values).manifests))
+    assert objects.config()["mcpServers"]["time"]["description"] == server["description"]
+    lines = folder / "variables.env"
+    lines.write_text(
+        objects.one("Secret", "mcp-server-time")["stringData"]["variables.env"], encoding="utf-8", newline=""
+    )
+    assert read_env_file(lines)["A"] == odd
+
+
+def test_credentials_are_files_of_the_pods_and_need_no_value(folder: Path) -> None:
+    env = {"A": "${credential:a}", "B": "${credential:-b}", "C": "$${credential:c}"}
+    found = rendered(folder, {"time": {**TIME, "env": env}})
+    config = Objects(parse_documents(found.manifests)).config("mcp-server-time")
+    assert config["mcpServers"]["time"]["env"] == env
 
 
 def test_a_config_without_programs_has_a_gateway_alone(folder: Path) -> None:

@@ -233,9 +233,9 @@ What the templates are filled with, as JSON. `dynamic_mcp/features/cluster/tiers
 {{- $secrets := .secrets -}}
 {{- $isChecked := .isChecked -}}
 {{- $names := list -}}
-{{- range regexFindAll "\\$+\\{[A-Za-z_][A-Za-z0-9_]*(?::-)?" (toJson .config) -1 -}}
-{{- if not (hasPrefix "$$" .) -}}
-{{- $variable := trimPrefix "${" . | trimSuffix ":-" -}}
+{{- range regexFindAll "\\$+\\{[A-Za-z_][A-Za-z0-9_]*(?::-?)?" (toJson .config) -1 -}}
+{{- if not (or (hasPrefix "$$" .) (eq . "${credential:")) -}}
+{{- $variable := trimPrefix "${" . | trimSuffix ":-" | trimSuffix ":" -}}
 {{- if hasKey $secrets $variable -}}
 {{- $names = append $names $variable -}}
 {{- else if and $isChecked (not (hasSuffix ":-" .)) (ne $variable "POD_NAME") -}}
@@ -280,8 +280,12 @@ What the templates are filled with, as JSON. `dynamic_mcp/features/cluster/tiers
 {{- fail (printf "secrets.%s: needs 32 characters at least, as `openssl rand -hex 32` prints" $variable) -}}
 {{- end -}}
 {{- end -}}
+{{- $derived := list "METRICS_TOKEN" "POD_NAME" -}}
+{{- range $i, $_ := .keys -}}{{- $derived = append $derived (printf "GATEWAY_TOKEN_%d" $i) -}}{{- end -}}
+{{- range $server, $_ := .programs -}}{{- $derived = append $derived (include "dynamic-mcp.tokenVariable" $server) -}}{{- end -}}
 {{- if $createSecrets -}}
 {{- range $variable, $value := $secrets -}}
+{{- if has $variable $derived -}}{{- fail (printf "secrets.%s: is a variable that the manifests have a value of their own for: give yours another name" $variable) -}}{{- end -}}
 {{- if hasSuffix "\\" (toString $value) -}}{{- fail (printf "secrets.%s: ends with a backslash, which a file of variables cannot say" $variable) -}}{{- end -}}
 {{- end -}}
 {{- end -}}

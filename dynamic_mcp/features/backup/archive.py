@@ -31,6 +31,8 @@ FORMAT = 1
 _HEAD, _SUMS = "backup.json", "SHA256SUMS"
 _GZIP = b"\x1f\x8b"
 _LARGEST_HEAD, _LARGEST_SUMS = 1 << 20, 64 << 20
+# What separates lines of checksums, and what Windows has for other things.
+_NOT_IN_NAMES = re.compile(r"[\0\r\n\\:]")
 _SUM = re.compile(r"([0-9a-f]{64})  (.+)")
 # It compresses logs to a tenth; more takes several times as long for a few percent.
 _LEVEL = 6
@@ -55,6 +57,13 @@ class Passphrase(Protocol):
 
 class Unreadable(DynamicMcpError):
     """Raised for a file that is no whole backup of a version that is known."""
+
+
+def can_hold(name: str) -> bool:
+    """Return whether an archive can have a file of this name, which means one place on each system."""
+    path = PurePosixPath(name)
+    is_plain = str(path) == name and not path.is_absolute() and ".." not in path.parts
+    return is_plain and not _NOT_IN_NAMES.search(name)
 
 
 # --- writing ---------------------------------------------------------------------------------------------------
@@ -181,8 +190,7 @@ class Archive:
         name = PurePosixPath(member.name)
         if not member.isreg():
             raise Unreadable(f"the backup is refused: `{member.name}` is a link, a device or a directory")
-        is_odd = str(name) != member.name or name.is_absolute() or ".." in name.parts or "\0" in member.name
-        if is_odd or "\\" in member.name or ":" in member.name or not self._is_known(name):
+        if not can_hold(member.name) or not self._is_known(name):
             raise Unreadable(f"the backup is refused: `{member.name}` is not a place of the state of dynamic-mcp")
         if member.name in self._sums:
             raise Unreadable(f"the backup is refused: `{member.name}` is in it twice")
@@ -193,7 +201,7 @@ class Archive:
         return len(name.parts) > 1 and "/".join(name.parts[:2]) in self._prefixes
 
     def _verify(self, text: str) -> None:
-        matches = [_SUM.fullmatch(line) for line in text.splitlines()]
+        matches = [_SUM.fullmatch(line) for line in text.split("\n")[:-1]]
         expected = {each[2]: each[1] for each in matches if each is not None}
         if None in matches or expected.keys() != self._sums.keys():
             raise Unreadable("the backup is damaged: its checksums are of other files")

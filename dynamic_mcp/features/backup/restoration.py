@@ -40,6 +40,7 @@ class Staged:
         self._owner = _find_owner(self.target)
         self.path = _beside(self.target, "restoring")
         self._files = 0
+        self._directories: list[Path] = []
         self._has_replaced = False
 
     @property
@@ -60,8 +61,8 @@ class Staged:
             archive.copy(file, target)
             target.flush()
             os.fsync(descriptor)
+            self._give(descriptor)
         os.utime(path, (file.modified_at, file.modified_at))
-        self._give(path)
         self._files += 1
 
     def keep(self, name: str, source: Path) -> None:
@@ -73,11 +74,13 @@ class Staged:
             except OSError as exc:
                 if exc.errno == errno.EEXIST:
                     raise
-                shutil.copy2(source, path)
+                shutil.copy2(source, path, follow_symlinks=False)
                 self._give(path)
 
     def take_place(self) -> None:
         """Take the place of what is there. Raises OSError and DynamicMcpError, and then nothing has changed."""
+        for directory in reversed(self._directories):  # not before: their owner could put links into them meanwhile
+            self._give(directory)
         _sync_dirs(self.path)
         _close_database(self.target)
         self._has_replaced = self.target.exists()
@@ -113,12 +116,16 @@ class Staged:
             if directory != self.path:
                 self._make_dir(directory.parent)
             paths.make_private_dir(directory)
-            self._give(directory)
+            self._directories.append(directory)
 
-    def _give(self, path: Path) -> None:
+    def _give(self, file: Path | int) -> None:
         """Give a file to the owner of the state: root may restore that of a service."""
-        if sys.platform != "win32" and os.geteuid() == 0:
-            os.chown(path, *self._owner)
+        if sys.platform == "win32" or os.geteuid() != 0:
+            return
+        if isinstance(file, int):
+            os.fchown(file, *self._owner)
+        else:
+            os.chown(file, *self._owner, follow_symlinks=False)
 
 
 _NEW_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)

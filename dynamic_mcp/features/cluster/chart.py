@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 from msgspec import Raw, Struct
 
 import dynamic_mcp
+from dynamic_mcp.config.keys import format_path
 from dynamic_mcp.errors import ConfigError, DynamicMcpError
 from dynamic_mcp.system.text import os_reason
 
@@ -25,9 +27,12 @@ _PACKAGE = Path(dynamic_mcp.__file__).parent
 _FOLDERS = (_PACKAGE / "chart", _PACKAGE.parent / "deploy" / "chart")
 # The first line of a template, with which Helm finds `$d`.
 _HEAD = '{{- $d := include "dynamic-mcp.data" . | fromJson -}}\n'
+# What JSON may have as it is, and YAML may not, or reads as the end of a line.
+_NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")
 _ACTION = re.compile(r"\s*\{\{- (.*?) \}\}|\{\{ (.*?) \}\}", re.DOTALL)
 _RANGE = re.compile(r"range (\$\w+) := (\S+)")
 _VALUE = re.compile(r"(\S+)(?: \| (toJson|indent (\d+)))?")
+_QUOTES = "write a text with special characters in quotes"
 # The order in which the templates are printed.
 _TEMPLATES = ("gateway", "servers", "network", "ingress", "monitoring")
 
@@ -83,24 +88,39 @@ def parse_documents(text: str) -> list[Json]:
 
     yaml = YAML(typ="safe", pure=True)
     yaml.version = (1, 1)
-    return list(yaml.load_all(text))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that other versions of YAML read `1e3` as another type
+        return list(yaml.load_all(text))
 
 
 def read_values(file: Path) -> dict[str, Json]:
     """Return the values in a file. Raises ConfigError."""
-    from ruamel.yaml.error import YAMLError
-
     try:
-        values = parse_yaml(file.read_text(encoding="utf-8"))
+        values = parse_value(file.read_text(encoding="utf-8"), str(file))
     except OSError as exc:
         raise ConfigError(str(file), "", f"cannot be read: {os_reason(exc)}") from exc
-    except (YAMLError, UnicodeDecodeError) as exc:
-        raise ConfigError(str(file), "", "is not YAML") from exc
+    except UnicodeDecodeError as exc:
+        raise ConfigError(str(file), "", "is not UTF-8") from exc
     if values is None:
         return {}
     if not isinstance(values, dict):
         raise ConfigError(str(file), "", "must be a mapping", hint="docs/kubernetes.md has a table of the values")
     return values
+
+
+def parse_value(text: str, source: str, where: str = "") -> Json:
+    """Return what a YAML text of a user says, if JSON can say it too. Raises ConfigError."""
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        return json.loads(json.dumps(parse_yaml(text), allow_nan=False))
+    except (YAMLError, RecursionError):  # whose texts have lines of the file, which may be secrets
+        raise ConfigError(
+            source, where, "is not YAML", hint="write a text with special characters in quotes"
+        ) from None
+    except (TypeError, ValueError):
+        what = "has a date, binary data or a link to itself, which JSON does not have"
+        raise ConfigError(source, where, what, hint="write a date as a text, in quotes") from None
 
 
 def merge(values: Json, changes: Mapping[str, Json]) -> dict[str, Json]:
@@ -120,11 +140,27 @@ def check_values(values: Mapping[str, Json], file: str) -> None:
     """Raise ConfigError if the values of the chart are not what its schema says."""
     from dynamic_mcp.tools.schema import InputSchema
 
+    secrets = values.get("secrets")
+    for name, value in secrets.items() if isinstance(secrets, dict) else ():
+        if not isinstance(value, str):  # an error of the schema would show it
+            raise ConfigError(file, format_path(("secrets", name)), "is not a text", hint="write it in quotes")
+    for path in _find_missing(values):
+        raise ConfigError(file, path, "is null", hint="leave it out for its default")
     schema = json.loads(read_chart_file("values.schema.json"))
     schema["definitions"]["config"] = {}  # which has errors of its own
     flaws = InputSchema(Raw(json.dumps(schema).encode())).describe_flaws(Raw(json.dumps(values).encode()))
     if flaws:
         raise ConfigError(file, "", flaws, hint="docs/kubernetes.md has a table of the values")
+
+
+def _find_missing(values: Mapping[str, Json]) -> Iterator[str]:
+    """Yield the paths of values that a null has removed."""
+    for section, default in default_values().items():
+        if section not in values:
+            yield section
+        members = values.get(section)
+        if isinstance(default, dict) and isinstance(members, dict):
+            yield from (f"{section}.{name}" for name in default if name not in members)
 
 
 def render_chart(data: Mapping[str, Json]) -> str:
@@ -134,6 +170,12 @@ def render_chart(data: Mapping[str, Json]) -> str:
     texts = [fill(read_chart_file(f"templates/{name}.yaml").removeprefix(_HEAD), data) for name in _TEMPLATES]
     documents = (each.strip("\n") for text in texts for each in re.split(r"^---$", text, flags=re.MULTILINE))
     return "".join(f"---\n{each}\n" for each in documents if each.strip())
+
+
+def to_json(value: Json, *, indent: int | None = None) -> str:
+    """Return a value as JSON that can be a part of YAML."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    return _NOT_IN_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 # --- the language of templates ---------------------------------------------------------------------------------
@@ -230,7 +272,7 @@ def _find(path: str, variables: Mapping[str, Json]) -> Json:
 
 def _format(value: Json, how: _Value) -> str:
     if how.form == "toJson":
-        return json.dumps(value, ensure_ascii=False)
+        return to_json(value)
     if how.indent:
         return "\n".join(" " * how.indent + line for line in value.split("\n"))
     return str(value)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from dynamic_mcp.config.keys import Keys, format_path
-from dynamic_mcp.config.secrets import is_secret_name, plain_secrets
+from dynamic_mcp.config.secrets import find_literals, plain_secrets
 from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.features.cluster.tiers import DEFAULT_KEY, Deployment, Json, references, slug
 
@@ -125,7 +125,7 @@ class Preconditions:
             yield self._secret(path)
         for number, key in enumerate(self._deployment.keys):
             if not isinstance(key, str) or not _KEY.fullmatch(key):
-                yield self._secret(("settings", "cluster", "keys", number))
+                yield self._key(("settings", "cluster", "keys", number), str(key))
         for path, text in _find_paths(self._deployment.config, _PATHS):
             is_pack = path[-1] == "use" and "/" not in text and not text.endswith(".json")
             if not is_pack and not text.startswith(("/", "${")) and "://" not in text:
@@ -149,11 +149,20 @@ class Preconditions:
         hint = "write `${NAME}` there, and `NAME=value` in a file that `--secrets` names"
         return self._error(format_path(path), what, hint)
 
+    def _key(self, path: Keys, key: str) -> ConfigError:
+        if "${" not in key:
+            return self._secret(path)
+        what = "must be one variable without a default: the secrets of the servers are derived from its value"
+        return self._error(format_path(path), what, "write `${NAME}`, and its value with the other secrets")
+
     def _find_in_secrets(self) -> Iterator[ConfigError]:
         secrets = self._values["secrets"]
         for name, value in secrets.items():
             if not _VARIABLE_NAME.fullmatch(name):
                 yield ConfigError("secrets", name, "is no name of a variable", hint="write `NAME=value`")
+            if name in self._deployment.derived_names():
+                what = "is a variable that the manifests have a value of their own for"
+                yield ConfigError("secrets", name, what, hint="give yours another name, also in the config")
             if str(value).endswith("\\"):
                 yield ConfigError(
                     "secrets", name, "ends with `\\`, which a file of variables cannot say", hint="change it"
@@ -259,11 +268,10 @@ def _find_secret_settings(value: Json, at: Keys) -> Iterator[Keys]:
 
 
 def _is_secret(key: str, text: str) -> bool:
-    if key in _NOT_SECRET or "${" in text:
+    if key in _NOT_SECRET:
         return False
-    if key == "store" and re.search(r"://[^/@]*:[^/@]+@", text):
-        return True
-    return is_secret_name(key) and len(text) >= _SHORTEST_SECRET and "://" not in text
+    found = find_literals({"env": {"" if "://" in text else key: text}})
+    return any(len(each.value) >= _SHORTEST_SECRET or each.name == "password" for each in found)
 
 
 def _find_paths(value: Json, patterns: tuple[Keys, ...], at: Keys = ()) -> Iterator[tuple[Keys, str]]:

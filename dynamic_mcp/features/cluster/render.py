@@ -58,7 +58,7 @@ def _parse_change(text: str) -> dict[str, Json]:
     key, equals, written = text.partition("=")
     if not key or not equals:
         raise ConfigError("--set", "", f"`{text}` is no change", hint="write `gateway.replicas=3`")
-    value = chart.parse_yaml(written) if written else ""
+    value = chart.parse_value(written, "--set", key) if written else ""
     for member in reversed(key.split(".")):
         value = {member: value}
     assert isinstance(value, dict)

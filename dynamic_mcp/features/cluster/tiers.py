@@ -15,11 +15,13 @@ from urllib.parse import quote
 
 from dynamic_mcp.config import form
 from dynamic_mcp.config.types import parse_seconds
+from dynamic_mcp.features.cluster.chart import to_json
 
 Json = Any  # parts of the config file and of values, as they are written
 
-# A variable that needs a value: one with a default does not.
-REFERENCE = re.compile(r"\$+\{[A-Za-z_][A-Za-z0-9_]*(?::-)?")
+# A variable that needs a value, or one with a default, or a credential, which is a file of the pod.
+REFERENCE = re.compile(r"\$+\{[A-Za-z_][A-Za-z0-9_]*(?::-?)?")
+_CREDENTIAL = "${credential:"
 # What a pod's environment has.
 POD_NAME = "POD_NAME"
 DEFAULT_KEY = "CLUSTER_KEY"
@@ -105,6 +107,11 @@ class Deployment:
         """Return the secrets that a server may use."""
         tokens = {f"GATEWAY_TOKEN_{i}": self._derive(i, f"server/{server}") for i in range(len(self.keys))}
         return {**self._secrets(), **tokens, "METRICS_TOKEN": self._derive(0, "metrics")}
+
+    def derived_names(self) -> set[str]:
+        """Return the variables whose values are derived, and those of a pod."""
+        servers = (_token_variable(server) for server in self.programs)
+        return {*servers, *(f"GATEWAY_TOKEN_{i}" for i in range(len(self.keys))), "METRICS_TOKEN", POD_NAME}
 
     def _secrets(self) -> dict[str, str]:
         return {name: str(value) for name, value in self.values["secrets"].items()}
@@ -275,15 +282,18 @@ def slug(server: str) -> str:
 
 def references(config: Mapping[str, Json]) -> list[str]:
     """Return the variables in a config that need a value, sorted, without those of a pod's environment."""
-    found = REFERENCE.findall(json.dumps(config, ensure_ascii=False))
-    names = {each[2:] for each in found if not each.startswith("$$") and not each.endswith(":-")}
+    names = {each[2:].rstrip(":") for each in _find_references(config) if not each.endswith(":-")}
     return sorted(names - {POD_NAME})
 
 
 def mentions(config: Mapping[str, Json]) -> list[str]:
     """Return the variables in a config, sorted, also those with a default."""
+    return sorted({each[2:].rstrip(":-") for each in _find_references(config)})
+
+
+def _find_references(config: Mapping[str, Json]) -> list[str]:
     found = REFERENCE.findall(json.dumps(config, ensure_ascii=False))
-    return sorted({each[2:].removesuffix(":-") for each in found if not each.startswith("$$")})
+    return [each for each in found if not each.startswith("$$") and each != _CREDENTIAL]
 
 
 def _to_lines(config: Mapping[str, Json], secrets: Mapping[str, str]) -> str:
@@ -297,7 +307,7 @@ def _quote(value: str) -> str:
 
 
 def _to_text(config: Mapping[str, Json]) -> str:
-    return json.dumps(config, indent=2, ensure_ascii=False)
+    return to_json(config, indent=2)
 
 
 def _token_variable(server: str) -> str:

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from dynamic_mcp.mcp.envelope import StateRefused
 from dynamic_mcp.proxy.parked_calls import PARKED_FOR_S
-from dynamic_mcp.system.shared_store import SharedStore, StoreSpace
+from dynamic_mcp.system.shared_store import ABSENT, SharedStore, StoreSpace
 from dynamic_mcp.system.store_writer import MOST_BYTES_OF_ONE
 
 T = TypeVar("T")
@@ -23,6 +23,8 @@ MOST_BYTES = 16 << 20
 _KEPT_FOR_S = PARKED_FOR_S + 60.0
 _USED = b"used"
 _USED_FOR_S = 3600.0
+# In the place of an entry that was not there when its script went on, while a write of it may still come.
+_GONE = b"gone"
 
 
 class SuspendedEntries:
@@ -31,6 +33,7 @@ class SuspendedEntries:
     def __init__(self, store: SharedStore) -> None:
         self.store = store
         self._sizes: dict[str, tuple[float, int]] = {}  # until when an entry is kept, and its size
+        self._unanswered: set[str] = set()  # entries whose writing may come late
 
     def __repr__(self) -> str:
         return f"<SuspendedEntries, {len(self._sizes)} kept>"
@@ -42,25 +45,37 @@ class SuspendedEntries:
         total = sum(size for _, size in self._sizes.values()) + len(sealed)
         if len(sealed) > MOST_BYTES_OF_ONE or total > MOST_BYTES:
             return False
+        self._unanswered &= self._sizes.keys()
         self._sizes[id] = now + _KEPT_FOR_S, len(sealed)
-        await self.store.put(SCRIPTS, id, sealed, _KEPT_FOR_S)
-        return True
+        self._unanswered.add(id)
+        version = await self.store.compare_and_set(SCRIPTS, id, sealed, _KEPT_FOR_S, expected=ABSENT)
+        self._unanswered.discard(id)
+        return version is not None
 
     async def forget(self, id: str) -> None:
         """Remove a script of this replica. Raises StateRefused if another one goes on with it."""
-        while (entry := await self.store.get(SCRIPTS, id)) is not None:
-            if entry.value == _USED:
-                raise StateRefused("used")
-            if await self.store.delete(SCRIPTS, id, expected=entry.version):
-                break
+        while not await self._remove(id):
+            pass  # it has changed meanwhile
         self._sizes.pop(id, None)
+        self._unanswered.discard(id)
+
+    async def _remove(self, id: str) -> bool:
+        """Remove an entry, or see to it that none comes; return whether it is gone. Raises StateRefused."""
+        entry = await self.store.get(SCRIPTS, id)
+        if entry is None and id in self._unanswered:
+            return await self.store.compare_and_set(SCRIPTS, id, _GONE, _KEPT_FOR_S, expected=ABSENT) is not None
+        if entry is None or entry.value == _GONE:
+            return True
+        if entry.value == _USED:
+            raise StateRefused("used")
+        return await self.store.delete(SCRIPTS, id, expected=entry.version)
 
     async def take(self, id: str, read: Callable[[bytes], T]) -> T:
         """Return what `read` returns for a script; only once. Raises StateRefused."""
         entry = await self.store.get(SCRIPTS, id)
         if entry is None:
             raise StateRefused("restarted")
-        if entry.value == _USED:
+        if entry.value in (_USED, _GONE):
             raise StateRefused("used")
         script = read(entry.value)
         if await self.store.compare_and_set(SCRIPTS, id, _USED, _USED_FOR_S, expected=entry.version) is None:

@@ -16,6 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from dynamic_mcp.features.backup.archive import ArchivedFile, open_archive
+from dynamic_mcp.features.backup.inventory import StateLocation
+from dynamic_mcp.features.backup.restoration import Staged
 from tests.cli.commands import CliRunner, CommandResult
 from tests.features.backup import kept
 from tests.features.backup.kept import PASSPHRASE, VARIABLE, fill, marks_of, write
@@ -120,6 +123,19 @@ def test_a_backup_without_secrets_leaves_those_that_are_there(run: CliRunner, st
     assert found["clients/e.v3.sqlite"] == "new"
     assert json.loads(found["logins/a.v1.json"]) == {"mark": "new"}
     assert json.loads(found["tokens/b.json"]) == {"mark": "old"}
+
+
+@pytest.mark.posix_only("such names")
+def test_a_file_whose_name_cannot_be_restored_everywhere_is_left_out_and_the_rest_can_be_restored(
+    run: CliRunner, state: Path, tmp_path: Path
+) -> None:
+    for name in ("a:b", "a\\b", "a\nb", "a\u2028b", "a\x85b"):
+        write(state / "later" / name, "x")
+    done = back_up(run, tmp_path / "backup")
+    left_out = [line for line in done.err.splitlines() if line.startswith("not in it: ")]
+    assert len(left_out) == 3
+    assert restore(run, tmp_path / "backup", "--overwrite").code == 0
+    assert {each.name for each in (state / "later").iterdir()} == {"a\u2028b", "a\x85b"}
 
 
 def test_a_log_ends_with_its_last_whole_line(run: CliRunner, state: Path, tmp_path: Path) -> None:
@@ -439,6 +455,31 @@ def test_a_state_that_was_put_aside_by_a_killed_restore_comes_back(run: CliRunne
     (state.parent / f".{state.name}.restoring-1").mkdir()
     assert restore(run, backup, passphrase="wrong").code == 2
     assert marks_of(state) == before
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs root")
+def test_nobody_but_root_gets_at_what_root_restores_before_it_is_whole(tmp_path: Path) -> None:
+    """Its owner could put a link there, which root would follow."""
+    state = tmp_path / "state"
+    seen: list[tuple[int, int]] = []
+    state.mkdir()
+    os.chown(state, 12345, 12345)
+    staged = Staged(StateLocation("state", state))
+    staged.prepare()
+
+    class Looking(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            places = (staged.path, staged.path / "a")
+            seen.extend((each.stat().st_uid, each.stat().st_mode & 0o777) for each in places)
+            return super().read(size)
+
+    make_archive(tmp_path / "backup", [(tarfile.TarInfo("state/a/b"), b"x")])
+    with (tmp_path / "backup").open("rb") as source, open_archive(source, lambda: "", ()) as archive:
+        for file in archive.files():
+            staged.add(archive, ArchivedFile(file.name, file.size, 0.0, Looking(file.content.read())))
+    staged.take_place()
+    assert set(seen) == {(0, 0o700)}
+    assert [each.stat().st_uid for each in (state, state / "a", state / "a" / "b")] == [12345] * 3
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="needs root")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from dynamic_mcp.features.cluster.local_store import LocalStore
 from dynamic_mcp.features.scripts import suspended_entries
-from dynamic_mcp.features.scripts.suspended_entries import SCRIPTS
+from dynamic_mcp.features.scripts.suspended_entries import SCRIPTS, SuspendedEntries
+from dynamic_mcp.mcp.envelope import StateRefused
 from dynamic_mcp.system.shared_store import StoredEntry, StoreFailure, StoreSpace, StoreUnavailable, Version
 from tests.fakes import FakeClock, Json
 from tests.features.approvals.scene import READ_S, accept
@@ -44,13 +46,44 @@ class FailingStore(LocalStore):
         self._check()
         return await super().get(space, name)
 
-    async def put(self, space: StoreSpace, name: str, value: bytes, ttl_s: float) -> Version:
+    async def compare_and_set(
+        self, space: StoreSpace, name: str, value: bytes, ttl_s: float, *, expected: Version
+    ) -> Version | None:
         self._check()
-        return await super().put(space, name, value, ttl_s)
+        return await super().compare_and_set(space, name, value, ttl_s, expected=expected)
 
     def _check(self) -> None:
         if self.is_down:
             raise StoreUnavailable(StoreFailure.DOWN)
+
+
+class LateStore(LocalStore):
+    """A store that fails to answer writes while it `is_slow`; they `arrive` afterwards."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_slow = False
+        self._late: list[Callable[[], Awaitable[object]]] = []
+
+    async def compare_and_set(
+        self, space: StoreSpace, name: str, value: bytes, ttl_s: float, *, expected: Version
+    ) -> Version | None:
+        write = partial(super().compare_and_set, space, name, value, ttl_s, expected=expected)
+        if not self.is_slow:
+            return await write()
+        self._late.append(write)
+        raise StoreUnavailable(StoreFailure.SLOW, may_have_run=True)
+
+    async def put(self, space: StoreSpace, name: str, value: bytes, ttl_s: float) -> Version:
+        write = partial(super().put, space, name, value, ttl_s)
+        if not self.is_slow:
+            return await write()
+        self._late.append(write)
+        raise StoreUnavailable(StoreFailure.SLOW, may_have_run=True)
+
+    async def arrive(self) -> None:
+        for write in self._late:
+            await write()
 
 
 class Replicas:
@@ -202,6 +235,27 @@ async def test_a_script_ends_if_what_was_kept_cannot_be_removed(pair: Replicas) 
         await pair.clocks[0].pass_(1.0)
     assert "another replica may go on with it: the shared store cannot be reached" in json.dumps(await done)
     assert pair.sent(0) == 0
+
+
+@pytest.mark.parametrize("is_removal_slow", [False, True])
+async def test_a_write_that_comes_after_its_script_has_gone_on_lets_none_go_on_again(
+    *, is_removal_slow: bool
+) -> None:
+    store = LateStore()
+    entries, others = SuspendedEntries(store), SuspendedEntries(store)
+    store.is_slow = True
+    with pytest.raises(StoreUnavailable):
+        await entries.write("a", b"script")
+    if is_removal_slow:
+        with pytest.raises(StoreUnavailable):
+            await entries.forget("a")
+    store.is_slow = False
+    await entries.forget("a")
+    await store.arrive()
+    with pytest.raises(StateRefused):
+        await others.take("a", bytes)
+    assert not await entries.write("a", b"script")
+    await store.close()
 
 
 async def test_a_store_that_was_emptied_keeps_no_script_from_going_on(pair: Replicas) -> None:

@@ -21,13 +21,13 @@ from dynamic_mcp.config.location import config_key, identify
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import ConfigError, DynamicMcpError, InvalidArguments
 from dynamic_mcp.features.backup import inventory
-from dynamic_mcp.features.backup.archive import new_head, write_archive
+from dynamic_mcp.features.backup.archive import can_hold, new_head, write_archive
 from dynamic_mcp.features.backup.commands.passphrase import find_passphrase
 from dynamic_mcp.features.backup.inventory import KeptFile, StateLocation
 from dynamic_mcp.features.backup.snapshot import Snapshot, take_snapshot
 from dynamic_mcp.observe.proxies import ProxyRegistry, RunningProxy
 from dynamic_mcp.system import paths
-from dynamic_mcp.system.text import pluralize
+from dynamic_mcp.system.text import one_line, pluralize
 
 
 class Taken(Struct, frozen=True):
@@ -47,10 +47,16 @@ def back_up(
     """Write a backup, and say what is in it; return the exit code. Raises DynamicMcpError and OSError."""
     config, note = read_config(context)
     places = inventory.find_places(paths.state_dir(), config)
-    kept = [each for place in places for each in inventory.list_kept(place) if has_secrets or not each.is_secret]
+    found = [each for place in places for each in inventory.list_kept(place) if has_secrets or not each.is_secret]
+    kept = [each for each in found if can_hold(each.name)]
     if not kept:
         raise DynamicMcpError(f"there is nothing to back up: `{paths.state_dir()}` has no state")
-    missing = [*filter(None, [note]), *_find_missing(config, kept, has_secrets=has_secrets)]
+    odd = (
+        f"`{one_line(str(each.path))}`, since not every system can have its name"
+        for each in found
+        if not can_hold(each.name)
+    )
+    missing = [*filter(None, [note]), *odd, *_find_missing(config, kept, has_secrets=has_secrets)]
     if is_dry:
         _report(context, Taken("", len(kept), _count_bytes(kept), count_folders(kept), has_secrets, missing))
         return 0

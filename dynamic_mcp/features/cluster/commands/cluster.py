@@ -100,7 +100,7 @@ def render(
     `kubectl apply -f -` takes them. They are those of the Helm chart. The Secrets among them have the values of
     variables in plain text.
     """
-    from dynamic_mcp.features.cluster.chart import parse_documents
+    from dynamic_mcp.features.cluster.chart import parse_documents, to_json
     from dynamic_mcp.features.cluster.render import render as render_config
 
     file = with_config_argument(context, config).config_path()
@@ -108,7 +108,7 @@ def render(
     for warning in rendering.warnings:
         context.out.say(f"warning: {warning}")
     if as_values:
-        context.out.print_json(rendering.values)
+        context.out.print_text(to_json(rendering.values, indent=2))
     elif context.out.is_json_requested:
         items = parse_documents(rendering.manifests)
         context.out.print_json({"apiVersion": "v1", "kind": "List", "items": items})
