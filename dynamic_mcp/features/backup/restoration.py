@@ -92,11 +92,18 @@ class Staged:
         _sync_dir(self.target.parent)
 
     def give_back(self) -> None:
-        """Undo `take_place`. Raises OSError."""
-        if self._has_replaced:
-            self.path = _exchange(self.path, self.target)
-        else:
-            _rename(self.target, self.path)
+        """Undo `take_place`; say so if that cannot be, and keep what was there. Raises OSError."""
+        try:
+            if self._has_replaced:
+                self.path = _exchange(self.path, self.target)
+            else:
+                _rename(self.target, self.path)
+        except (OSError, DynamicMcpError) as exc:
+            log.error("`%s` is already that of the backup, and cannot be given back: %s", self.target, exc)  # noqa: TRY400
+            if self._has_replaced:
+                kept = _beside(self.target, "kept")
+                _rename(self.path, kept)
+                log.error("what was there is in `%s`", kept)  # noqa: TRY400
 
     def remove(self) -> None:
         """Remove what is beside the target: what was not used, or what was there before."""
@@ -215,7 +222,7 @@ def _remove(path: Path) -> None:
     try:
         file_reader.retry(lambda: shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True))
     except OSError as exc:
-        log.warning("`%s` may have secrets, and cannot be removed: %s", path, os_reason(exc))
+        log.error("`%s` may have secrets, and cannot be removed: %s", path, os_reason(exc))  # noqa: TRY400
 
 
 def _exchange(new: Path, target: Path) -> Path:

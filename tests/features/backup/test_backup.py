@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -23,7 +24,7 @@ from tests.cli.commands import CliRunner, CommandResult
 from tests.features.backup import kept
 from tests.features.backup.kept import PASSPHRASE, VARIABLE, fill, left_beside, marks_of, write
 from tests.terminal import open_terminal
-from tests.windows import is_private, user_dir
+from tests.windows import is_private, is_wine, user_dir
 
 pytestmark = pytest.mark.usefixtures("state")
 
@@ -297,10 +298,25 @@ def test_a_state_that_is_there_is_replaced_only_if_one_says_so(run: CliRunner, s
 
 
 @pytest.mark.skipif(sys.platform != "win32", reason="elsewhere, what is open can be exchanged")
-def test_a_state_of_which_a_file_is_open_stays_as_it_was(run: CliRunner, state: Path, backup: Path) -> None:
+@pytest.mark.parametrize(
+    "what",
+    [
+        pytest.param(
+            "file", marks=pytest.mark.skipif(is_wine(), reason="Wine renames a directory with an open file")
+        ),
+        "directory",
+    ],
+)
+def test_a_state_that_another_program_uses_stays_as_it_was(
+    run: CliRunner, state: Path, backup: Path, what: str
+) -> None:
     fill(state, "new")
     before = marks_of(state)
-    with (state / "pins" / "c.json").open("rb"):
+    with contextlib.ExitStack() as using:
+        if what == "file":
+            using.enter_context((state / "pins" / "c.json").open("rb"))
+        else:
+            using.enter_context(contextlib.chdir(state))
         done = restore(run, backup, "--overwrite")
     assert done.code == 1
     assert "another program uses it" in done.err
