@@ -11,10 +11,10 @@ RUN python3 -m venv /opt/build \
     && python3 -m venv --without-pip /opt/dynamic-mcp \
     && /opt/build/bin/pip --python /opt/dynamic-mcp/bin/python install --no-cache-dir --no-compile \
         --only-binary :all: --require-hashes --no-deps -r /src/image/slim.txt
-# What nothing loads goes: symbols for debuggers, what extensions were built from, tests, the extensions of CEL.
+# What nothing loads goes: symbols for debuggers, what extensions were built from and by, tests, the extensions of CEL.
 RUN apt-get update && apt-get install -y --no-install-recommends binutils && cd /opt/dynamic-mcp \
     && find . -name '*.so' -exec strip --strip-unneeded {} + \
-    && rm -r lib/python3*/site-packages/cel_expr_python/ext \
+    && rm -r lib/python3*/site-packages/cel_expr_python/ext && rm -rf lib/python3*/site-packages/bazel-project \
     && find . -name '*.pyi' -delete -o -name '*.pyx' -delete -o -name '*.pxd' -delete -o -name '*.proto' -delete \
     && find . -name tests -type d -exec rm -r {} +
 
@@ -40,7 +40,8 @@ RUN /opt/build/bin/pip wheel --no-cache-dir --no-deps --no-index --no-build-isol
     && /opt/build/bin/pip --python /opt/dynamic-mcp/bin/python install --no-compile --no-index --no-deps \
         /src/wheels/*.whl \
     && /opt/dynamic-mcp/bin/python -m compileall -q --invalidation-mode unchecked-hash \
-        -x '/(cffi|jsonschema|prompt_toolkit|pycparser|pygments|referencing|rich|wcwidth)/' /opt/dynamic-mcp
+        -x '/(cffi|jsonschema|markdown_it|prompt_toolkit|pycparser|pygments|referencing|rich|tomlkit|wcwidth)/' \
+        /opt/dynamic-mcp
 
 FROM ${BASE} AS slim
 # tini is process 1: a signal ends the container from its first moment on, and no zombie stays.

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import itertools
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -60,23 +61,46 @@ def _find_missing() -> str:
     missing = [name for name in _NEEDED if shutil.which(name) is None]
     if missing:
         return f"not installed: {', '.join(missing)}"
-    probe = subprocess.run(["ip", "link", "add", "dm-probe", "type", "bridge"], capture_output=True, check=False)
-    subprocess.run(["ip", "link", "delete", "dm-probe"], capture_output=True, check=False)
+    name = f"dm{os.getpid():x}probe"  # other workers try at the same time
+    probe = subprocess.run(["ip", "link", "add", name, "type", "bridge"], capture_output=True, check=False)
+    subprocess.run(["ip", "link", "delete", name], capture_output=True, check=False)
     return "" if probe.returncode == 0 else "this machine allows no networks of its own"
 
 
 @cache
 def _build(image: str) -> str:
     """Build an image, and return why that failed."""
-    with _locked("images"):  # other workers wait, and then find it
+    with _locked(CACHE / "lock"):  # other workers wait, and then find it
+        _remove_orphans()
         return _build_base() or (_build_with_servers() if image == SERVERS_IMAGE else _build_target(image))
 
 
 @contextlib.contextmanager
-def _locked(name: str) -> Iterator[None]:
+def _locked(file: Path) -> Iterator[None]:
     """Do something in one process of the tests at a time."""
-    with FileLock(CACHE / f"{name}.lock").held(BUILDS_WITHIN_S):
+    with FileLock(file).held(BUILDS_WITHIN_S):
         yield
+        yield
+
+
+def _remove_orphans() -> None:
+    """Remove what runs of the tests have left that were killed."""
+    listed = subprocess.run(
+        podman("ps", "--all", "--format", "{{.Names}}"), capture_output=True, text=True, check=False
+    )
+    for name in listed.stdout.split():
+        if (found := re.match(r"dm-(\d+)-", name)) and not Path(f"/proc/{found[1]}").exists():
+            _run_quietly(*podman("rm", "--force", "--time", "0", "--volumes", name))
+    for name in re.findall(r"^dm[0-9a-f]+x\d+n\d+", _ip("netns", "list"), re.MULTILINE):
+        if _is_orphan(name):
+            _ip("netns", "delete", name)
+    for name in re.findall(r"^\d+: (dm[0-9a-f]+x\d+):", _ip("-o", "link", "show", "type", "bridge"), re.MULTILINE):
+        if _is_orphan(name):
+            _ip("link", "delete", name)
+
+
+def _is_orphan(network: str) -> bool:
+    return not Path(f"/proc/{int(network[2:].partition('x')[0], 16)}").exists()
 
 
 def _build_base() -> str:
@@ -223,8 +247,8 @@ class Network:
 @contextlib.contextmanager
 def open_network() -> Iterator[Network]:
     """Make a network, and remove it with its namespaces."""
-    name = f"dm{os.getpid() % 100_000}x{next(_networks) % 100}"
-    with _locked("networks"):
+    name = f"dm{os.getpid():x}x{next(_networks) % 100}"  # names of interfaces have 15 characters at most
+    with _locked(Path("/run/dynamic-mcp-tests/lock")):  # also against the tests of other checkouts
         network = Network(name, _find_free_prefix())
         _ip("link", "add", name, "type", "bridge")
         _ip("address", "add", f"{network.prefix}.1/24", "dev", name)

@@ -69,9 +69,7 @@ class Pod:
 class Cluster:
     """What runs of some manifests."""
 
-    def __init__(
-        self, objects: Sequence[Json], network: Network, folder: Path, *, grace_s: float | None = None
-    ) -> None:
+    def __init__(self, objects: Sequence[Json], network: Network, folder: Path) -> None:
         self.pods: dict[str, Pod] = {}
         self._network = network
         self._folder = folder
@@ -99,12 +97,14 @@ class Cluster:
             await self._remove(pod)
         await self._stack.aclose()
 
-    async def until_ready(self, *names: str) -> None:
-        """Wait until pods are ready; all, if none is named."""
+    async def until_ready(self) -> None:
+        """Wait until all pods are ready."""
 
         async def are_ready() -> bool:
-            pods = [self.pods[name] for name in names] if names else [*self.pods.values()]
-            return all(pod.is_ready for pod in pods)
+            for task in (task for pod in self.pods.values() for task in pod.tasks):
+                if task.done() and not task.cancelled():
+                    task.result()  # it looks after a pod until that ends
+            return all(pod.is_ready for pod in self.pods.values())
 
         await wait_until(are_ready, self.describe)
 

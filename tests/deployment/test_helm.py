@@ -139,6 +139,13 @@ def test_helm_refuses_what_cannot_be_meant(tmp_path: Path, change: str, message:
     assert message in run(HELM, "template", NAME, CHART, *options, succeeds=False)
 
 
+@with_helm
+@pytest.mark.parametrize("name", ["a.b", "1a"])
+def test_helm_refuses_names_that_services_cannot_have(tmp_path: Path, name: str) -> None:
+    command = (HELM, "template", name, CHART, "--kube-version", "v1.30.0", "-f", values_file(tmp_path, "team"))
+    assert "is no name for objects of Kubernetes" in run(*command, succeeds=False)
+
+
 @with_validator
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("version", VERSIONS)

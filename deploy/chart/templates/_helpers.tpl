@@ -254,6 +254,7 @@ What the templates are filled with, as JSON. `dynamic_mcp/features/cluster/tiers
 {{- /* what cannot be deployed; `dynamic-mcp cluster render` looks more closely, and says more */ -}}
 {{- define "dynamic-mcp.check" -}}
 {{- $store := .store -}}
+{{- if not (regexMatch "^[a-z]([a-z0-9-]*[a-z0-9])?$" .name) -}}{{- fail (printf "`%s` is no name for objects of Kubernetes: letters from a to z, digits and `-`, a letter first" .name) -}}{{- end -}}
 {{- if gt (len .name) 40 -}}{{- fail (printf "`%s` is too long for a name: 40 characters at most" .name) -}}{{- end -}}
 {{- if and (not .http.auth) (not .http.insecure) -}}
 {{- fail "config.settings.http.auth: clients need not authenticate, and everyone who reaches the cluster could use every server" -}}

@@ -104,8 +104,10 @@ class SuspendedScripts:
         if not _is_shared(name):
             if self._files is not None:
                 self._files.forget(_read_name(name).id)
-        elif self._entries is not None:  # those that have written it
-            await self._entries.forget(_read_name(name).id)
+        elif (entries := self._find_entries()) is not None:
+            await entries.forget(_read_name(name).id)
+        else:
+            raise StateRefused("used")  # it is in a store that this process has no more
 
     async def take(self, name: str, binding: bytes) -> SuspendedScript:
         """Return a script of a process that has ended; only once. Raises StateRefused and StoreUnavailable."""

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from dynamic_mcp.mcp.envelope import StateRefused
 from dynamic_mcp.proxy.parked_calls import PARKED_FOR_S
-from dynamic_mcp.system.shared_store import ABSENT, SharedStore, StoreSpace
+from dynamic_mcp.system.shared_store import ABSENT, SharedStore, StoreSpace, StoreUnavailable
 from dynamic_mcp.system.store_writer import MOST_BYTES_OF_ONE
 
 T = TypeVar("T")
@@ -36,19 +36,25 @@ class SuspendedEntries:
         self._unanswered: set[str] = set()  # entries whose writing may come late
 
     def __repr__(self) -> str:
-        return f"<SuspendedEntries, {len(self._sizes)} kept>"
+        return f"<SuspendedEntries, {sum(size > 0 for _, size in self._sizes.values())} kept>"
 
     async def write(self, id: str, sealed: bytes) -> bool:
         """Write a script, and return True, or False where it is too long, or where there are too many."""
         now = time.monotonic()
-        self._sizes = {name: each for name, each in self._sizes.items() if each[0] > now and name != id}
-        total = sum(size for _, size in self._sizes.values()) + len(sealed)
+        self._sizes = {name: each for name, each in self._sizes.items() if each[0] > now}
+        total = sum(size for name, (_, size) in self._sizes.items() if name != id) + len(sealed)
         if len(sealed) > MOST_BYTES_OF_ONE or total > MOST_BYTES:
+            self._sizes[id] = now + _KEPT_FOR_S, 0
             return False
         self._unanswered &= self._sizes.keys()
         self._sizes[id] = now + _KEPT_FOR_S, len(sealed)
         self._unanswered.add(id)
-        version = await self.store.compare_and_set(SCRIPTS, id, sealed, _KEPT_FOR_S, expected=ABSENT)
+        try:
+            version = await self.store.compare_and_set(SCRIPTS, id, sealed, _KEPT_FOR_S, expected=ABSENT)
+        except StoreUnavailable as exc:
+            if not exc.may_have_run:
+                self._unanswered.discard(id)
+            raise
         self._unanswered.discard(id)
         return version is not None
 
@@ -64,6 +70,8 @@ class SuspendedEntries:
         entry = await self.store.get(SCRIPTS, id)
         if entry is None and id in self._unanswered:
             return await self.store.compare_and_set(SCRIPTS, id, _GONE, _KEPT_FOR_S, expected=ABSENT) is not None
+        if entry is None and id not in self._sizes:  # it is in the store before this one, for others to take
+            raise StateRefused("used")
         if entry is None or entry.value == _GONE:
             return True
         if entry.value == _USED:

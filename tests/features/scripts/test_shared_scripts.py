@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -12,9 +13,11 @@ import pytest
 
 from dynamic_mcp.features.cluster.local_store import LocalStore
 from dynamic_mcp.features.scripts import suspended_entries
+from dynamic_mcp.features.scripts.suspended import SuspendedScript, SuspendedScripts
 from dynamic_mcp.features.scripts.suspended_entries import SCRIPTS, SuspendedEntries
 from dynamic_mcp.mcp.envelope import StateRefused
 from dynamic_mcp.system.shared_store import StoredEntry, StoreFailure, StoreSpace, StoreUnavailable, Version
+from dynamic_mcp.system.store_writer import MOST_BYTES_OF_ONE
 from tests.fakes import FakeClock, Json
 from tests.features.approvals.scene import READ_S, accept
 from tests.features.scripts.scene import Scene, patiently
@@ -30,6 +33,7 @@ from tests.features.scripts.test_script_restart import (
 )
 from tests.modern_client import ModernClient, retry_of
 
+SCRIPT = SuspendedScript(b"state", {}, {}, [], 0.0, time.time(), "", "", {}, [], "")
 ONE_CALL = 'tool = "echo"\nreturn await call("other", tool, {"n": 2})'
 
 
@@ -256,6 +260,34 @@ async def test_a_write_that_comes_after_its_script_has_gone_on_lets_none_go_on_a
         await others.take("a", bytes)
     assert not await entries.write("a", b"script")
     await store.close()
+
+
+async def test_a_script_that_has_become_too_long_to_be_kept_goes_on() -> None:
+    store = LocalStore()
+    entries = SuspendedEntries(store)
+    assert await entries.write("a", b"script")
+    await entries.forget("a")
+    assert not await entries.write("a", bytes(MOST_BYTES_OF_ONE + 1))
+    await entries.forget("a")
+    await store.close()
+
+
+async def test_what_is_kept_is_removed_by_way_of_a_store_that_was_opened_again(tmp_path: Path) -> None:
+    stores = [LocalStore(tmp_path / "store"), LocalStore(tmp_path / "store"), LocalStore(tmp_path / "another")]
+    scripts = SuspendedScripts(None, lambda: stores[0])
+    names = [await scripts.write(SCRIPT, b"") for _ in range(2)]
+    await stores.pop(0).close()
+    await scripts.forget(names[0])
+    with pytest.raises(StateRefused):
+        await scripts.take(names[0], b"")
+    others = SuspendedScripts(None, lambda: stores[0])
+
+    scripts = SuspendedScripts(None, lambda: stores[-1])
+    with pytest.raises(StateRefused):  # others may take it from where it is
+        await scripts.forget(names[1])
+    assert await others.take(names[1], b"") == SCRIPT
+    for store in stores:
+        await store.close()
 
 
 async def test_a_store_that_was_emptied_keeps_no_script_from_going_on(pair: Replicas) -> None:
