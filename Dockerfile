@@ -39,7 +39,7 @@ COPY deploy/chart /src/deploy/chart
 RUN /opt/build/bin/pip wheel --no-cache-dir --no-deps --no-index --no-build-isolation -w /src/wheels /src \
     && /opt/build/bin/pip --python /opt/dynamic-mcp/bin/python install --no-compile --no-index --no-deps \
         /src/wheels/*.whl \
-    && /opt/dynamic-mcp/bin/python -m compileall -q --invalidation-mode unchecked-hash \
+    && /opt/dynamic-mcp/bin/python -m compileall -qf --invalidation-mode unchecked-hash \
         -x '/(cffi|jsonschema|markdown_it|prompt_toolkit|pycparser|pygments|referencing|rich|tomlkit|wcwidth)/' \
         /opt/dynamic-mcp
 
