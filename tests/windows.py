@@ -40,6 +40,12 @@ def user_dir(elsewhere: Path) -> Path:
     return Path(os.environ["WIN_PD_OVERRIDE_LOCAL_APPDATA"] if sys.platform == "win32" else elsewhere, "dynamic-mcp")
 
 
+def state_dir(elsewhere: Path) -> Path:
+    """Return the directory of the user's state: on Windows, that of the test, and in `elsewhere` on others."""
+    directory = user_dir(elsewhere)
+    return directory / "State" if sys.platform == "win32" else directory
+
+
 def is_private(place: Path) -> bool:
     """Return whether only this user can use a file or directory: by its access control list on Windows."""
     if sys.platform == "win32":

@@ -26,8 +26,10 @@ def config_dir() -> Path:
 
 
 def state_dir() -> Path:
-    """Return the directory for state that must survive a restart: tokens, approvals."""
-    return platformdirs.user_state_path(_APP, appauthor=False)
+    """Return the directory for state that must survive a restart: tokens, approvals. Nothing else is in it."""
+    directory = platformdirs.user_state_path(_APP, appauthor=False)
+    # Windows and macOS have the config there too, and Windows the cache and the log.
+    return directory / "State" if directory == config_dir() else directory
 
 
 def cache_dir() -> Path:

@@ -11,7 +11,7 @@ import pytest
 from tests.cli.commands import CliRunner
 from tests.cli.setting_up import SECRET
 from tests.program import full, odd
-from tests.windows import user_dir
+from tests.windows import state_dir, user_dir
 
 # Runs a server, with the path of its file, only if it has its secret.
 NEEDS_ITS_SECRET = """
@@ -36,7 +36,7 @@ def cli(tmp_path: Path) -> CliRunner:
 def state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """The state directory of the proxies and of the commands."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    return user_dir(tmp_path / "state")
+    return state_dir(tmp_path / "state")
 
 
 @pytest.fixture

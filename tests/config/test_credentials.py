@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -57,7 +59,11 @@ def test_without_the_variable_of_systemd_credentials_are_where_containers_have_s
     ]
 
 
-@pytest.mark.parametrize(("name", "why"), [("nope", "no such file"), ("binary", "it is not UTF-8"), (".", "")])
+# On Windows, the words for it are those of the system.
+MISSING = "" if sys.platform == "win32" else "no such file"
+
+
+@pytest.mark.parametrize(("name", "why"), [("nope", f": {MISSING}"), ("binary", ": it is not UTF-8"), (".", "")])
 def test_a_credential_that_cannot_be_read_is_named_with_its_file(
     read_config: ReadConfig, secrets: dict[str, str], name: str, why: str
 ) -> None:
@@ -66,7 +72,7 @@ def test_a_credential_that_cannot_be_read_is_named_with_its_file(
     upstream = config.groups[0].upstream
     if why:
         assert isinstance(upstream, Broken)
-        assert f"/credentials/{name}`: {why}" in upstream.reason
+        assert f"{secrets['CREDENTIALS_DIRECTORY']}{os.sep}{name}`{why}" in upstream.reason
     else:
         assert isinstance(upstream, Program)
 

@@ -228,11 +228,12 @@ async def test_a_command_that_does_not_exist_or_cannot_run_is_named(tmp_path: Pa
     servers: Json = {
         "missing": {"command": "no-such-command-anywhere"},
         "plain": {"command": str(plain)},
-        "nowhere": odd(cwd="/no/such/folder"),
+        "nowhere": odd(cwd=str(tmp_path / "nowhere")),
         "good": odd(),
     }
     async with serving(tmp_path, servers) as program:
-        expected = {"missing": "was not found", "plain": "not executable", "nowhere": "/no/such/folder"}
+        why = "is not a program that" if sys.platform == "win32" else "not executable"
+        expected = {"missing": "was not found", "plain": why, "nowhere": str(tmp_path / "nowhere")}
         for group, words in expected.items():
             assert words in text_of(await program.call(group, "echo"))
         await assert_alive(program, "good")

@@ -4,7 +4,9 @@ import stat
 import sys
 from pathlib import Path
 
+import platformdirs
 import pytest
+from platformdirs.macos import MacOS
 
 from dynamic_mcp.system import paths
 
@@ -15,13 +17,24 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_each_kind_of_file_has_a_place_of_its_own() -> None:
-    places = [paths.state_dir(), paths.cache_dir()]
-    if sys.platform != "win32":  # where the config is beside the state
-        places.append(paths.config_dir())
-
+def check_places() -> None:
+    places = [paths.state_dir(), paths.cache_dir(), paths.config_dir()]
     assert len(set(places)) == len(places)
     assert all("dynamic-mcp" in place.parts for place in places)
+    assert not any(place.is_relative_to(paths.state_dir()) for place in places[1:])
+
+
+def test_each_kind_of_file_has_a_place_of_its_own() -> None:
+    check_places()
+
+
+@posix
+def test_each_kind_of_file_has_a_place_of_its_own_on_macos_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CACHE", "CONFIG", "DATA", "STATE"):
+        monkeypatch.delenv(f"XDG_{name}_HOME")
+    monkeypatch.setattr(platformdirs, "PlatformDirs", MacOS)
+    assert "Application Support" in str(paths.state_dir())
+    check_places()
 
 
 def test_what_is_written_replaces_what_was_there_and_leaves_nothing_else(tmp_path: Path) -> None:

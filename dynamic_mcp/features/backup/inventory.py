@@ -26,6 +26,7 @@ _PLACES = (
     StatePlace("running", is_passing=True),
     StatePlace("run", is_passing=True),  # sockets
     StatePlace("log", is_passing=True),  # not state, and large; some systems have it elsewhere
+    StatePlace("tasks", is_passing=True),  # what the Task Scheduler of this machine starts
 )
 # Beside databases, which are copied by SQLite; locks, which are made where they are needed; and half-written files.
 _COMPANIONS = ("-wal", "-shm", "-journal")

@@ -1,7 +1,8 @@
 """Puts a backup in the place of the state: all of it, or nothing.
 
 Everything is written and verified beside the place that it is for, and then exchanged with it in one step of the
-file system. A process that is killed leaves the old state or the new one, and the next one removes the rest.
+file system, or in two where it has no such step. A process that is killed leaves the old state or the new one, if
+need be put aside, and the next one brings that back and removes the rest.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import logging
 import os
 import secrets
 import shutil
@@ -21,11 +23,13 @@ from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.features.backup import inventory
 from dynamic_mcp.features.backup.archive import Archive, ArchivedFile, Unreadable
 from dynamic_mcp.features.backup.inventory import STATE, StateLocation
-from dynamic_mcp.system import paths
+from dynamic_mcp.system import file_reader, paths
 from dynamic_mcp.system.text import os_reason
 
-# The log is not state, and stays; everything else that is left out has ended with its processes.
-_STAYING = ("log",)
+log = logging.getLogger(__name__)
+
+# These are of this machine, and stay; everything else that is left out has ended with its processes.
+_STAYING = ("log", "tasks")
 # From <fcntl.h> of Linux and <linux/fs.h>.
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 _NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
@@ -84,23 +88,26 @@ class Staged:
         _sync_dirs(self.path)
         _close_database(self.target)
         self._has_replaced = self.target.exists()
-        _exchange(self.path, self.target)
+        self.path = _exchange(self.path, self.target)
         _sync_dir(self.target.parent)
 
     def give_back(self) -> None:
-        """Undo `take_place`. Raises OSError."""
-        if self._has_replaced:
-            _exchange(self.path, self.target)
-        else:
-            self.target.rename(self.path)
+        """Undo `take_place`; say so if that cannot be, and keep what was there. Raises OSError."""
+        try:
+            if self._has_replaced:
+                self.path = _exchange(self.path, self.target)
+            else:
+                _rename(self.target, self.path)
+        except (OSError, DynamicMcpError) as exc:
+            log.error("`%s` is already that of the backup, and cannot be given back: %s", self.target, exc)  # noqa: TRY400
+            if self._has_replaced:
+                kept = _beside(self.target, "kept")
+                _rename(self.path, kept)
+                log.error("what was there is in `%s`", kept)  # noqa: TRY400
 
     def remove(self) -> None:
         """Remove what is beside the target: what was not used, or what was there before."""
-        if self.path.is_dir():
-            shutil.rmtree(self.path, ignore_errors=True)
-        else:
-            with contextlib.suppress(OSError):
-                self.path.unlink()
+        _remove(self.path)
 
     def _path_of(self, name: str) -> Path:
         relative = name.removeprefix(self.prefix).lstrip("/")
@@ -164,7 +171,7 @@ def fill(staged: Sequence[Staged], archive: Archive) -> int:
 
 
 def keep_rest(staged: Sequence[Staged], places: Sequence[StateLocation], *, has_secrets: bool) -> None:
-    """Keep the log, and the secrets of the present state if the archive was made without. Raises OSError."""
+    """Keep what is of this machine, and the present secrets if the archive was made without. Raises OSError."""
     for one, place in zip(staged, places, strict=True):
         for name in _STAYING if place.prefix == STATE else ():
             for file in sorted((place.path / name).glob("*")):
@@ -204,27 +211,49 @@ def _recover(target: Path) -> None:
     """Bring back what was put aside by a command that was killed, and remove what else it has left."""
     for aside in target.parent.glob(f".{target.name}.replaced-*"):
         if not target.exists():
-            aside.rename(target)
+            _rename(aside, target)
     for purpose in ("restoring", "replaced"):
         for left in target.parent.glob(f".{target.name}.{purpose}-*"):
-            shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
+            _remove(left)
 
 
-def _exchange(new: Path, target: Path) -> None:
-    """Exchange two directories or files; the target may be missing. Raises OSError."""
-    if not target.exists():
-        new.rename(target)
-        return
-    if _exchange_at_once(new, target):
-        return
-    aside = _beside(target, "replaced")
-    target.rename(aside)
+def _remove(path: Path) -> None:
+    """Remove a directory or file; say so if it stays, since it may have secrets."""
     try:
-        new.rename(target)
-    except OSError:
-        aside.rename(target)
+        file_reader.retry(lambda: shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True))
+    except OSError as exc:
+        log.error("`%s` may have secrets, and cannot be removed: %s", path, os_reason(exc))  # noqa: TRY400
+
+
+def _exchange(new: Path, target: Path) -> Path:
+    """Exchange two directories or files, and return where the old one is now; the target may be missing.
+
+    Raises OSError and DynamicMcpError, and then nothing has changed.
+    """
+    if not target.exists():
+        _rename(new, target)
+        return new
+    if _exchange_at_once(new, target):
+        return new
+    aside = _beside(target, "replaced")
+    try:
+        _rename(target, aside)
+    except PermissionError as exc:  # not that of their directory, where the new one was made
+        raise DynamicMcpError(
+            f"`{target}` cannot be replaced, and is as it was: {os_reason(exc)}",
+            hint="another program uses it: close what has a file of it open, on Windows also a terminal in it",
+        ) from exc
+    try:
+        _rename(new, target)
+    except BaseException:
+        _rename(aside, target)
         raise
-    aside.rename(new)
+    return aside
+
+
+def _rename(path: Path, target: Path) -> None:
+    """Rename a directory or file, once no other program prevents it. Raises OSError."""
+    file_reader.retry(lambda: path.rename(target))
 
 
 def _exchange_at_once(one: Path, other: Path) -> bool:

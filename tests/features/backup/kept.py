@@ -45,6 +45,7 @@ def fill(state: Path, mark: str = "old") -> None:
     locks = ("logins/a.lock", "audit/lock", "changes.lock")
     for name in (*locks, ".new-12", "scripts/x.script", "run/x", "cache-clear/y"):
         write(state / name, mark)
+    write(state / "tasks" / "f.xml", mark)
     write(state / "log" / "dynamic-mcp.log", f"log of {mark}\n")
 
 
@@ -70,6 +71,11 @@ def marks_of(state: Path) -> dict[str, str]:
             is_database = name.endswith(".sqlite")
             found[name] = " ".join(read_database(file)) if is_database else file.read_text(encoding="utf-8")
     return found
+
+
+def left_beside(state: Path) -> list[Path]:
+    """Return what a restore has left beside the state."""
+    return [each for each in state.parent.iterdir() if each.name.startswith(f".{state.name}")]
 
 
 def decrypt(file: Path, passphrase: str = PASSPHRASE) -> bytes:

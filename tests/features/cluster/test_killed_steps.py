@@ -39,7 +39,7 @@ from tests.oauth.parts import issue_login, remote
 from tests.program import Json, full, text_of
 from tests.upstreams.auth_server import AuthServer
 from tests.web import web_client
-from tests.windows import user_dir
+from tests.windows import state_dir
 
 pytestmark = [
     pytest.mark.full,
@@ -139,7 +139,7 @@ class Service:
 
     def user_at(self, program: HttpProgram) -> ApprovalClient:
         """Return the user at the machine of a replica, who decides about calls."""
-        return ApprovalClient(user_dir(self._folders[program] / "state") / FOLDER)
+        return ApprovalClient(state_dir(self._folders[program] / "state") / FOLDER)
 
 
 def steps() -> Iterator[tuple[int, When]]:

@@ -24,7 +24,7 @@ from tests.journeys.remote_server import free_port
 from tests.mcp_client import McpClient
 from tests.program import BOUND_S, Json, text_of
 from tests.web import web_client
-from tests.windows import user_dir
+from tests.windows import state_dir
 
 pytestmark = [pytest.mark.full, pytest.mark.alone_only("its clients connect by URL"), pytest.mark.timeout(240)]
 EXAMPLE = ROOT / "examples" / "serving" / "replicas.json"
@@ -83,7 +83,7 @@ async def test_the_example_is_one_service(tmp_path: Path, store: str, monkeypatc
             assert "2026-12-29" in text_of(days["result"])
             await client.call("notes", "add_note", {"title": "Old", "text": "nothing"})
             deleting = asyncio.create_task(client.call("notes", "delete_note", {"name": "old"}))
-            user = ApprovalClient(user_dir(tmp_path / "b" / "state") / FOLDER)
+            user = ApprovalClient(state_dir(tmp_path / "b" / "state") / FOLDER)
             async with asyncio.timeout(BOUND_S):
                 while not (waiting := await asyncio.to_thread(user.list_pending)):  # noqa: ASYNC110 - in a folder
                     await asyncio.sleep(0.05)
