@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 INTRO = b"age-encryption.org/v1\n"
 _SCRYPT_LABEL = b"age-encryption.org/v1/scrypt"
 # The base-2 logarithm of scrypt's cost: 128 MiB, which OWASP names as the least. Others may have taken more.
-_COST, _MOST_COST = 17, 20
+COST, _MOST_COST = 17, 20
 _CHUNK, _TAG, _KEY, _NONCE = 64 * 1024, 16, 16, 16
 _STANZA = re.compile(rb"-> scrypt ([A-Za-z0-9+/]{22}) ([1-9][0-9]?)\n([A-Za-z0-9+/]{43})\n--- ([A-Za-z0-9+/]{43})\n")
 # Of a header with one passphrase, as its format has it: no other is as long.
@@ -41,10 +41,10 @@ class WrongPassphrase(AgeError):
 class Encryptor(io.RawIOBase):
     """Encrypts what is written. Only a stream that was finished is whole."""
 
-    def __init__(self, target: BinaryIO, passphrase: str, *, cost: int = _COST) -> None:
+    def __init__(self, target: BinaryIO, passphrase: str) -> None:
         key, salt, nonce = os.urandom(_KEY), os.urandom(16), os.urandom(_NONCE)
-        wrapped = _wrapping(passphrase, salt, cost).encrypt(bytes(12), key, None)
-        head = INTRO + b"-> scrypt %s %d\n%s\n---" % (_encode(salt), cost, _encode(wrapped))
+        wrapped = _wrapping(passphrase, salt, COST).encrypt(bytes(12), key, None)
+        head = INTRO + b"-> scrypt %s %d\n%s\n---" % (_encode(salt), COST, _encode(wrapped))
         target.write(head + b" " + _encode(_mac(key, head)) + b"\n" + nonce)
         self._target, self._payload = target, ChaCha20Poly1305(_derive(key, nonce, b"payload"))
         self._buffer, self._count = bytearray(), 0
@@ -113,7 +113,7 @@ def _open_header(source: BinaryIO, passphrase: str) -> bytes:
         raise AgeError("it is damaged, or was not encrypted with a passphrase alone")
     cost = int(match[2])
     if cost > _MOST_COST:
-        raise AgeError(f"opening it would take {128 << (cost - 20)} MiB of memory" if cost < 40 else "it is damaged")
+        raise AgeError(f"opening it would take {1 << (cost - 20)} GiB of memory" if cost < 40 else "it is damaged")
     try:
         salt, wrapped, mac = map(_decode, (match[1], match[3], match[4]))
         key = _wrapping(passphrase, salt, cost).decrypt(bytes(12), wrapped, None)

@@ -13,13 +13,12 @@ import pytest
 from dynamic_mcp.features.backup.age import AgeError, Decryptor, Encryptor, WrongPassphrase
 
 PASSPHRASE = "secret"
-CHEAP = 10
 CHUNK = 64 * 1024
 
 
 def encrypt(data: bytes, passphrase: str = PASSPHRASE) -> bytes:
     target = io.BytesIO()
-    encryptor = Encryptor(target, passphrase, cost=CHEAP)
+    encryptor = Encryptor(target, passphrase)
     for start in range(0, len(data), 10_000):
         encryptor.write(data[start : start + 10_000])
     encryptor.finish()
@@ -34,6 +33,11 @@ def decrypt(data: bytes, passphrase: str = PASSPHRASE) -> bytes:
 def test_what_was_encrypted_is_decrypted(size: int) -> None:
     data = os.urandom(size)
     assert decrypt(encrypt(data)) == data
+
+
+def test_a_passphrase_that_is_guessed_takes_128_mib_for_each_guess(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    assert encrypt(b"x").splitlines()[1].endswith(b" 17")
 
 
 def test_the_same_content_is_never_encrypted_the_same() -> None:
