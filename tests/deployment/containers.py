@@ -80,7 +80,6 @@ def _locked(file: Path) -> Iterator[None]:
     """Do something in one process of the tests at a time."""
     with FileLock(file).held(BUILDS_WITHIN_S):
         yield
-        yield
 
 
 def _remove_orphans() -> None:

@@ -86,7 +86,8 @@ class PipPackage(Package):
         source = self._wheels / version
         root = Path(str(dynamic_mcp.__file__)).parent.parent
         shutil.copytree(root / "dynamic_mcp", source / "dynamic_mcp", ignore=shutil.ignore_patterns("*.pyc*"))
-        shutil.copytree(root / "schemas", source / "schemas")
+        for folder in ("schemas", "deploy/chart"):
+            shutil.copytree(root / folder, source / folder)
         for name in ("pyproject.toml", "README.md", "LICENSE"):
             shutil.copy(root / name, source)
         (source / "dynamic_mcp" / "__init__.py").write_text(f'"""A copy."""\n\n__version__ = "{version}"\n')
