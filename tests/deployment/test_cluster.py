@@ -54,9 +54,7 @@ class Service:
         file, secrets = self._folder / "dynamic-mcp.json", self._folder / "secrets.env"
         file.write_text(json.dumps(config), encoding="utf-8")
         secrets.write_text(
-            f"CI_TOKEN={token}\nCLUSTER_KEY=a-key-that-is-only-for-tests-0123456789\n"
-            "SERVER_TOKEN_IT=a-token-of-gateways-of-the-tests\n",
-            encoding="utf-8",
+            f"CI_TOKEN={token}\nCLUSTER_KEY=a-key-that-is-only-for-tests-0123456789\n", encoding="utf-8"
         )
         changes = (f"image={SERVERS_IMAGE}",)
         rendering = render(file, NAME, values_file=None, changes=changes, secrets_file=secrets)
