@@ -8,6 +8,7 @@ where there is none, or where the script is too long for it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import secrets
 import time
@@ -85,16 +86,20 @@ class SuspendedScripts:
 
         `name` is the one that its client has already, if it has. It may be kept by that even if this fails.
         """
-        data = msgspec.msgpack.encode(script)
-        if not name or _is_shared(name):
+        data = await asyncio.to_thread(msgspec.msgpack.encode, script)  # it may have many megabytes
+        entries, files = self._find_entries(), self._files
+        if entries is not None and (not name or _is_shared(name)):
             shared = _read_name(name or _make_name(_SHARED))
-            if await self._write_entry(shared, lambda: shared.seal(data, binding)):
-                return shared.text
-            if name:
-                return ""
-        return (
-            "" if self._files is None else await asyncio.to_thread(self._write_file, self._files, data, binding, name)
-        )
+            with contextlib.suppress(StoreUnavailable):
+                if entries.has_room(shared.id, len(data)) and await entries.write(
+                    shared.id, shared.seal(data, binding)
+                ):
+                    return shared.text
+        if files is None or _is_shared(name):
+            return ""
+        kept = _read_name(name or _make_name(files.process))
+        is_kept = await asyncio.to_thread(lambda: files.write(kept.id, kept.seal(data, binding)))
+        return kept.text if is_kept else ""
 
     async def forget(self, name: str) -> None:
         """Remove a script before it goes on, or as it has ended.
@@ -135,19 +140,6 @@ class SuspendedScripts:
         """Let other processes have the scripts."""
         if self._files is not None:
             self._files.close()
-
-    async def _write_entry(self, name: _Name, seal: Callable[[], bytes]) -> bool:
-        entries = self._find_entries()
-        if entries is None:
-            return False
-        try:
-            return await entries.write(name.id, seal())
-        except StoreUnavailable:
-            return False
-
-    def _write_file(self, files: SuspendedFiles, data: bytes, binding: bytes, name: str) -> str:
-        found = _read_name(name or _make_name(files.process))
-        return found.text if files.write(found.id, found.seal(data, binding)) else ""
 
     def _find_entries(self) -> SuspendedEntries | None:
         store = self._find_store()

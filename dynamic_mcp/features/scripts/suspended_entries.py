@@ -38,16 +38,20 @@ class SuspendedEntries:
     def __repr__(self) -> str:
         return f"<SuspendedEntries, {sum(size > 0 for _, size in self._sizes.values())} kept>"
 
-    async def write(self, id: str, sealed: bytes) -> bool:
-        """Write a script, and return True, or False where it is too long, or where there are too many."""
+    def has_room(self, id: str, size: int) -> bool:
+        """Return whether a script of this size can be written: one that is too long cannot, nor one of too many."""
         now = time.monotonic()
         self._sizes = {name: each for name, each in self._sizes.items() if each[0] > now}
-        total = sum(size for name, (_, size) in self._sizes.items() if name != id) + len(sealed)
-        if len(sealed) > MOST_BYTES_OF_ONE or total > MOST_BYTES:
-            self._sizes[id] = now + _KEPT_FOR_S, 0
-            return False
         self._unanswered &= self._sizes.keys()
-        self._sizes[id] = now + _KEPT_FOR_S, len(sealed)
+        total = sum(each for name, (_, each) in self._sizes.items() if name != id) + size
+        has_room = size <= MOST_BYTES_OF_ONE and total <= MOST_BYTES
+        self._sizes[id] = now + _KEPT_FOR_S, size if has_room else 0
+        return has_room
+
+    async def write(self, id: str, sealed: bytes) -> bool:
+        """Write a script, and return True, or False where there is no room for it."""
+        if not self.has_room(id, len(sealed)):
+            return False
         self._unanswered.add(id)
         try:
             version = await self.store.compare_and_set(SCRIPTS, id, sealed, _KEPT_FOR_S, expected=ABSENT)
