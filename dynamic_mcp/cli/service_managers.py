@@ -373,7 +373,7 @@ def unit_text(command: Sequence[str], config: Path, environment: Mapping[str, st
         origin=_ORIGIN,
         description=replace_unprintable(str(config)).replace("%", "%%"),
         environment="".join(f"Environment={_quote(f'{name}={value}')}\n" for name, value in environment.items()),
-        command=" ".join(_exec_words(command)),
+        command=" ".join(map(_quote, _exec_words(command))),
         stop_s=_STOP_S,
     )
 
@@ -419,18 +419,18 @@ def task_bytes(command: Sequence[str], config: Path, user: str) -> bytes:
 
 
 def _exec_words(command: Sequence[str]) -> Iterator[str]:
-    """Yield the words of `ExecStart=` (systemd.service(5), section COMMAND LINES)."""
+    """Yield the words of `ExecStart=`, which are to be quoted (systemd.service(5), section COMMAND LINES)."""
     program, *arguments = command
     if not _NOT_IN_A_PROGRAM.isdisjoint(program):
         program, arguments = "/bin/sh", ["-c", 'exec "$0" "$@"', program, *arguments]
-    yield _quote(program)  # variables are not substituted in the program, so a dollar sign in it is not doubled
+    yield program  # variables are not substituted in the program, so a dollar sign in it is not doubled
     for argument in arguments:
-        yield _quote(argument.replace("$", "$$"))
+        yield argument.replace("$", "$$")
 
 
 def format_words(command: Sequence[str]) -> str:
     """Return the value of `ExecStart=`, in which words are quoted only if they must be."""
-    return " ".join(word.strip('"') if _PLAIN.fullmatch(word.strip('"')) else word for word in _exec_words(command))
+    return " ".join(word if _PLAIN.fullmatch(word) else _quote(word) for word in _exec_words(command))
 
 
 def _quote(text: str) -> str:
