@@ -52,6 +52,7 @@ if TYPE_CHECKING:  # read where a config has them
     from dynamic_mcp.config.command_line import Cli
     from dynamic_mcp.config.http import Http
     from dynamic_mcp.config.resolved import ServerPlugin
+    from dynamic_mcp.config.ui import Ui
 
     # Each feature defines its own section.
     Approval = Section
@@ -65,6 +66,7 @@ if TYPE_CHECKING:  # read where a config has them
 else:
     Cli = deferred("dynamic_mcp.config.command_line:Cli")
     Http = deferred("dynamic_mcp.config.http:Http")
+    Ui = deferred("dynamic_mcp.config.ui:Ui")
     Approval = deferred(section_of("settings.approval"))
     Audit = deferred(section_of("settings.audit"))
     Cluster = deferred(section_of("settings.cluster"))
@@ -327,6 +329,11 @@ class Settings(Section, frozen=True):
         Annotated[Http | Literal[False] | None, Switch()],
         "Also serve clients that connect by URL; `true` takes all defaults. Default: false.",
         Everyday(),
+    ] = None
+    ui: Annotated[
+        Annotated[Ui | Literal[False] | None, Switch()],
+        "The page for people at `/ui`, wherever HTTP is served, and by `dynamic-mcp ui`; `false` turns it off. Needs"
+        " the extra `ui`. Default: true.",
     ] = None
     variables_file: Annotated[
         Strings,

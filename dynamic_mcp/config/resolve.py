@@ -156,6 +156,7 @@ def resolve(root: form.Root, file: Path, *, surroundings: Surroundings) -> Confi
         max_direct=None if settings.max_direct is False else settings.max_direct or DirectLimit(),
         daemon=settings.daemon or None,
         http=http,
+        ui=settings.ui,
         roots=roots,
         access=resolve_access(settings.access, approve, principals),
         approval=settings.approval,

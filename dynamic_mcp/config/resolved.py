@@ -21,6 +21,7 @@ from dynamic_mcp.identity import LOCAL, Principal
 
 if TYPE_CHECKING:  # read where a config has them
     from dynamic_mcp.config.http import Http
+    from dynamic_mcp.config.ui import Ui
     from dynamic_mcp.packs.model import Command
 
 S = TypeVar("S", bound=Section)
@@ -471,7 +472,8 @@ class Config(Struct, frozen=True):
 
     `presentations` has one entry for each group, by its name; `file_warnings` are about the file as a whole;
     `embeddings` is the endpoint for vectors; with `daemon` None, each client has its own servers; with `http` None,
-    HTTP is not served, as in the config of a workspace. `roots` are URIs; `access` None is no rules. `audit`,
+    HTTP is not served, as in the config of a workspace. `ui` None is the page with its defaults. `roots` are URIs;
+    `access` None is no rules. `audit`,
     `cluster`, `telemetry`, `metrics` and `scripts` None are off. `lock_file` None is the state directory,
     `max_direct` None no limit.
     """
@@ -489,6 +491,7 @@ class Config(Struct, frozen=True):
     max_direct: DirectLimit | None = DirectLimit()
     daemon: DaemonConfig | None = None
     http: "Http | None" = None
+    ui: "Ui | Literal[False] | None" = None
     roots: tuple[str, ...] = ()
     access: Access | None = None
     approval: Section | None = None

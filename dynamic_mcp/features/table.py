@@ -72,6 +72,7 @@ class Feature(Struct, frozen=True):
     auth_provider: str = ""  # turns such an entry into a `Provider`: its `make_provider`
     change_listener: str = ""  # records changes made by commands: its `record`
     server_source: str = ""  # finds servers by name, for `add`: a `cli.server_source.ServerSource`
+    page: str = ""  # its sections of the page for people: `list_sections` returns `ui.section.Section` classes
     status: str = ""  # details of running proxies for `status`: its `read_status`
     choice_keys: Mapping[str, str] = {}  # the keys for the choices of its forms on a terminal
     commands: tuple[FeatureCommand, ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dynamic_mcp.config.http import Http
 from dynamic_mcp.config.issuers import issuer_aliases, issuer_of
-from dynamic_mcp.face.auth.upstream_login import UpstreamLoginPages, WithLoginPages
+from dynamic_mcp.face.auth.upstream_login import UpstreamLoginPages, WithPages
 from dynamic_mcp.face.http.authenticator import Authenticator
 from dynamic_mcp.proxy.proxy import Proxy
 
@@ -16,7 +16,7 @@ def add_login_pages(authenticator: Authenticator, http: Http, proxy: Proxy) -> A
         return authenticator
     aliases = issuer_aliases(http)
     pages = UpstreamLoginPages(proxy.logins.links, authenticator.authenticate, base_url=base_url, aliases=aliases)
-    return WithLoginPages(authenticator, pages)
+    return WithPages(authenticator, pages)
 
 
 def send_links(http: Http, proxy: Proxy) -> None:

@@ -12,7 +12,8 @@ from dynamic_mcp.face.http.listen_address import LOOPBACK_HOSTS
 from dynamic_mcp.face.http.options import HttpOptions
 from dynamic_mcp.host.http_cluster import ClusterControl
 from dynamic_mcp.host.http_face import make_options, tick
-from dynamic_mcp.host.http_logins import add_login_pages, send_links
+from dynamic_mcp.host.http_logins import add_login_pages, find_base_url, send_links
+from dynamic_mcp.host.http_ui import UiPages
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.system.task_set import TaskSet
 
@@ -29,6 +30,7 @@ class MountedService:
         self.face = HttpFace(proxy, HttpOptions())
         self.shutdown_timeout_s = Http().shutdown_timeout_s
         self._providers = ProviderPool()
+        self._ui = UiPages(proxy)
         self._replicas = ClusterControl(proxy)
         self._background = TaskSet(log)
 
@@ -42,7 +44,9 @@ class MountedService:
         # an address in `Host` cannot be the name of a page, so any is accepted where our hosts are not known
         options = make_options(http, config.max_message_bytes, own_hosts=LOOPBACK_HOSTS, accepts_any_address=True)
         authenticator = self._providers.make_authenticator(http, config.file)
-        self.face.configure(options, add_login_pages(authenticator, http, self._proxy))
+        authenticator = add_login_pages(authenticator, http, self._proxy)
+        authenticator = self._ui.add(authenticator, config, http, find_base_url(http) or "")
+        self.face.configure(options, authenticator)
         send_links(http, self._proxy)
         await self._replicas.apply(self.face, config)
         await self._providers.keep_only(http, config.file)
@@ -57,4 +61,5 @@ class MountedService:
         await self._replicas.close()
         self._background.cancel_all()
         await self._background.wait()
+        await self._ui.close()
         await self._providers.close()

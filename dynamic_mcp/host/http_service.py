@@ -26,7 +26,8 @@ from dynamic_mcp.face.http.server import HttpServer
 from dynamic_mcp.host.http_certificate import Certificate
 from dynamic_mcp.host.http_cluster import ClusterControl
 from dynamic_mcp.host.http_face import make_options, tick
-from dynamic_mcp.host.http_logins import add_login_pages, send_links
+from dynamic_mcp.host.http_logins import add_login_pages, find_base_url, send_links
+from dynamic_mcp.host.http_ui import UiPages
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.system.worker import WorkerIdentity
@@ -78,6 +79,7 @@ class HttpService:
         self._options = HttpOptions()
         self._config_file = Path()
         self._providers = ProviderPool()
+        self._ui = UiPages(proxy)
         self._authenticator: Authenticator = LocalAuthenticator()
         self._face: HttpFace | None = None
         self._listener: _Listener | None = None
@@ -117,6 +119,7 @@ class HttpService:
         self._providers.shared_store = self._proxy.shared_store
         authenticator = self._providers.make_authenticator(http, config_file)
         authenticator = add_login_pages(authenticator, http, self._proxy)
+        authenticator = self._ui.add(authenticator, config, http, find_base_url(http) or _find_origin(http, place))
         face = self._face or HttpFace(self._proxy, options, authenticator=authenticator)
         if self._face is not None and not authenticator.is_open:  # before the move makes it reachable by others
             face.configure(self._options, authenticator)
@@ -187,6 +190,7 @@ class HttpService:
         await self._replicas.close()
         self._background.cancel_all()
         await self._background.wait()
+        await self._ui.close()
         await self._providers.close()
 
     @property
@@ -268,6 +272,14 @@ async def _open(server: HttpServer, http: Http, place: ListenAddress | None, cer
         await server.open(http.listen, tls=tls, unix_mode=http.socket_mode)
         return ""
     return f"{scheme}://{await listen_at(server, place, tls)}"
+
+
+def _find_origin(http: Http, place: ListenAddress | None) -> str:
+    """Return the URL of the address that is listened at; empty if it has none, or any free port."""
+    if place is None or not isinstance(http.listen, TcpAddress) or not http.listen.port:
+        return ""
+    scheme = "http" if http.tls is None else "https"
+    return f"{scheme}://{place.list_hosts()[0]}:{http.listen.port}"
 
 
 def _overlaps(old: Address, new: Address) -> bool:

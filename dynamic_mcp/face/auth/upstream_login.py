@@ -16,6 +16,7 @@ from enum import Enum
 from functools import partial
 from hashlib import sha256
 from html import escape
+from typing import Protocol
 from urllib.parse import parse_qsl, urlsplit
 
 from dynamic_mcp.config.issuers import FORWARDED
@@ -159,10 +160,16 @@ class UpstreamLoginPages:
         return next((value for key, _, value in pairs if key == name and _SECRET.fullmatch(value)), None)
 
 
-class WithLoginPages:
-    """An `Authenticator` that also serves the login pages."""
+class Pages(Protocol):
+    """Pages at some paths."""
 
-    def __init__(self, authenticator: Authenticator, pages: UpstreamLoginPages) -> None:
+    def find_page(self, method: str, path: bytes) -> Page | None: ...
+
+
+class WithPages:
+    """An `Authenticator` that also serves other pages."""
+
+    def __init__(self, authenticator: Authenticator, pages: Pages) -> None:
         self.is_open = authenticator.is_open
         self.authenticate = authenticator.authenticate
         self.is_valid = authenticator.is_valid

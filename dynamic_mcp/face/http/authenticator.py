@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Protocol
 
 from msgspec import Struct
@@ -37,6 +37,12 @@ class PageRequest(Struct, frozen=True):
 
     head: RequestHead
     body: bytes
+
+
+class EventStream(Response, frozen=True, kw_only=True):
+    """A response whose body goes on with these pieces, until there are no more or the client has disconnected."""
+
+    pieces: AsyncIterator[bytes]
 
 
 Page = Callable[[PageRequest], Awaitable[Response]]

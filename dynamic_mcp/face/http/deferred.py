@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from dynamic_mcp.face.http.arrival import Arrival
-from dynamic_mcp.face.http.authenticator import Outcome, Page, PageRequest
+from dynamic_mcp.face.http.authenticator import EventStream, Outcome, Page, PageRequest
 from dynamic_mcp.face.http.body_budget import BodyBudget, BodyHold
 from dynamic_mcp.face.http.exchange import BodyReceiver, Exchange, RequestHead, Response
 from dynamic_mcp.face.http.responses import RETRY_AFTER, SESSION_NOT_FOUND, Headers, refusal, too_long, with_headers
@@ -150,12 +150,14 @@ class PageReceiver:
         tasks: TaskSet,
         note: Callable[[Response], Response],
     ) -> None:
+        self._is_connected = True
         self._head = head
         self._exchange = exchange
         self._page = page
         self._cors = cors
         self._tasks = tasks
         self._note = note
+        self._streaming: asyncio.Task[None] | None = None
 
     def receive_body(self, body: bytes) -> None:
         self._tasks.create(self._answer(PageRequest(self._head, body)), name="page")
@@ -164,15 +166,31 @@ class PageReceiver:
         self._respond(refusal(413, f"a form may have at most {_MAX_PAGE_BYTES} bytes"))
 
     def disconnected(self) -> None:
-        """Called when the client disconnects: the page finishes its work all the same."""
+        """Called when the client disconnects: a page finishes its work all the same, and a stream ends."""
+        self._is_connected = False
+        if self._streaming is not None:
+            self._streaming.cancel()
 
     async def _answer(self, request: PageRequest) -> None:
         try:
-            response = self._note(await self._page(request))
+            response = await self._page(request)
         except Exception:
             log.exception("a bug: a page failed")
             response = refusal(500, "internal error; see the log of dynamic-mcp")
-        self._respond(response)
+        if not isinstance(response, EventStream):
+            self._respond(self._note(response))
+        elif self._is_connected:
+            self._streaming = self._tasks.create(self._stream(response), name="events of a page")
+
+    async def _stream(self, stream: EventStream) -> None:
+        """Send the pieces of a stream; one to a client that does not read ends."""
+        exchange = self._exchange
+        exchange.start(with_headers(stream, self._cors))
+        async for piece in stream.pieces:
+            if exchange.buffered_bytes() > _MAX_PAGE_BYTES:
+                break
+            exchange.write(piece)
+        exchange.end()
 
     def _respond(self, response: Response) -> None:
         self._exchange.respond(with_headers(response, self._cors))

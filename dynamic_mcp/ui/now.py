@@ -1,0 +1,135 @@
+"""The first page: what needs this person, then what was used, then the groups."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable, Sequence
+
+from msgspec import Struct
+
+from dynamic_mcp.groups.lifecycle import State
+from dynamic_mcp.observe.proxies import GroupStatus
+from dynamic_mcp.proxy.status import read_groups
+from dynamic_mcp.ui.rendering import draw_bars
+from dynamic_mcp.ui.section import Need, Redirect, Reply, Section, Usage, View, Visit
+
+_ROWS = 50
+_MOST_DOWN = 20
+_SPANS = {"hour": (3600.0, 60), "day": (86400.0, 48)}
+_DOWN = (State.FAILED.value, State.WAITING.value)
+_STATES_IN_WORDS = {
+    State.COLD.value: "not started",
+    State.CONNECTING.value: "connecting",
+    State.READY.value: "ready",
+    State.WAITING.value: "retrying",
+    State.NEEDS_LOGIN.value: "needs a login",
+    State.FAILED.value: "down",
+    State.CLOSED.value: "closed",
+}
+
+
+class GroupRow(Struct, frozen=True):
+    """A group as the list shows it."""
+
+    name: str
+    state: str
+    words: str
+    reason: str
+    tools: int | None
+    calls: int
+    failures: int
+    in_flight: int
+    p50_ms: float | None
+    person: str = ""
+
+
+class NowSection(Section):
+    """What there is now. A person sees the groups that their view has, and an operator all."""
+
+    name = ""
+    title = "Now"
+    icon = "now"
+    rank = 0
+
+    async def show(self, visit: Visit, *rest: str) -> Reply | None:
+        if rest:
+            return None
+        rows = self._rows(visit)
+        wanted = visit.query.get("q", "").lower()
+        shown = [row for row in rows if wanted in row.name.lower()]
+        page = _number(visit.query.get("page", "1"))
+        span = visit.query.get("span", "hour")
+        span = span if span in _SPANS else "hour"
+        found, usage = await asyncio.gather(self._find_needs(visit, rows), self._find_usage(visit, span))
+        values = {
+            "needs": found,
+            "usage": usage,
+            "chart": None if usage is None else draw_bars((each.calls, each.errors) for each in usage.points),
+            "span": span,
+            "rows": shown[(page - 1) * _ROWS : page * _ROWS],
+            "total": len(shown),
+            "page": page,
+            "pages": max(-(-len(shown) // _ROWS), 1),
+            "q": visit.query.get("q", ""),
+            "tools": sum(row.tools or 0 for row in rows),
+            "ready": sum(row.state == State.READY.value for row in rows),
+            "calls": sum(row.calls for row in rows),
+            "failures": sum(row.failures for row in rows),
+            "groups": len(rows),
+            "clients": len([*self.context.proxy.clients]),
+        }
+        return View("now.html", "Now", values)
+
+    async def act(self, visit: Visit, *rest: str) -> Reply | None:
+        """Connect a group again: `retry/GROUP`."""
+        if len(rest) != 2 or rest[0] != "retry":
+            return None
+        group = visit.client.group(rest[1])
+        await group.reread()
+        return Redirect("", f"{rest[1]} is connected")
+
+    def stamp(self, visit: Visit) -> Hashable:
+        groups = self.context.proxy.groups
+        return tuple((group.name, group.state, group.calls, group.in_flight) for group in groups)
+
+    async def _find_needs(self, visit: Visit, rows: Sequence[GroupRow]) -> list[Need]:
+        sections = [each for each in self.context.sections if each is not self and each.is_for(visit)]
+        found = await asyncio.gather(*(each.find_needs(visit) for each in sections))
+        needs = [need for each in found for need in each]
+        down = [row for row in rows if row.state in _DOWN]
+        if down:
+            needs.append(Need(30, "need_down.html", {"rows": down[:_MOST_DOWN], "more": len(down) - _MOST_DOWN}))
+        return sorted(needs, key=lambda need: -need.weight)
+
+    async def _find_usage(self, visit: Visit, span: str) -> Usage | None:
+        for section in self.context.sections:
+            if section.is_for(visit) and (usage := await section.find_usage(visit, *_SPANS[span])) is not None:
+                return usage
+        return None
+
+    def _rows(self, visit: Visit) -> list[GroupRow]:
+        statuses = read_groups(self.context.proxy)
+        if not visit.is_operator:
+            visible = {group.name for group in visit.client.groups}
+            statuses = [each for each in statuses if each.name in visible and each.person in ("", visit.name)]
+        return [_row(each) for each in statuses]
+
+
+def _row(status: GroupStatus) -> GroupRow:
+    medians = [each.p50_ms for each in status.instances if each.p50_ms is not None]
+    return GroupRow(
+        status.name,
+        status.state,
+        _STATES_IN_WORDS.get(status.state, status.state),
+        status.reason,
+        status.tools,
+        status.calls,
+        status.failures,
+        status.in_flight,
+        medians[0] if medians else None,
+        status.person,
+    )
+
+
+def _number(text: str) -> int:
+    return min(max(int(text), 1), 10_000) if text.isascii() and text.isdigit() and len(text) < 6 else 1

@@ -1,0 +1,408 @@
+"""The page for people: finds out who it is, finds the section of each request, and sends what it answers.
+
+Nothing of it is for other sites: each form has a token of its login, and comes from this origin. What it shows runs
+no script but its own, whatever servers and clients have said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from asyncio import Future
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+import msgspec
+from msgspec import Struct, structs
+
+from dynamic_mcp.config.http import Http
+from dynamic_mcp.config.location import identify
+from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.config.ui import Ui
+from dynamic_mcp.errors import DynamicMcpError
+from dynamic_mcp.face.http.authenticator import Authenticator, AuthRejection, EventStream, Page, PageRequest
+from dynamic_mcp.face.http.exchange import RequestHead, Response
+from dynamic_mcp.face.http.responses import EVENTS, NO_STORE, Headers
+from dynamic_mcp.features.table import FEATURES
+from dynamic_mcp.identity import LOCAL_USER, Authentication
+from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.ui.cookies import Cookies, Login, Notice, load_key
+from dynamic_mcp.ui.links import LoginLinks
+from dynamic_mcp.ui.now import NowSection
+from dynamic_mcp.ui.person import Persons
+from dynamic_mcp.ui.rendering import Renderer
+from dynamic_mcp.ui.section import Redirect, Reply, Section, UiContext, View, Visit
+
+log = logging.getLogger(__name__)
+
+PATH = "/ui"
+_KERNEL_SECTIONS: tuple[type[Section], ...] = (NowSection,)
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self';"
+    " form-action 'self'; frame-ancestors 'none'; base-uri 'none'; require-trusted-types-for 'script'"
+)
+_PROTECTION: Headers = (
+    (b"content-security-policy", _POLICY.encode()),
+    (b"x-frame-options", b"DENY"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+_HTML: Headers = ((b"content-type", b"text/html; charset=utf-8"), *_PROTECTION, *NO_STORE)
+_FOR_GOOD: Headers = ((b"cache-control", b"public, max-age=31536000, immutable"),)
+_LOOK_EVERY_S, _ALIVE_EVERY_S, _CHECK_LOGIN_EVERY_S, _STREAM_FOR_S = 1.0, 15.0, 10.0, 600.0
+_RENEW_AFTER_S = 600.0
+
+
+class _Identity(Struct, frozen=True):
+    """Who sends a request, and the login that its forms belong to, which may have to be kept in a cookie."""
+
+    authentication: Authentication
+    login: Login
+    is_new: bool = False
+
+
+class UiService:
+    """The page of one proxy. `configure` must be called before the first request, and with each config."""
+
+    def __init__(
+        self,
+        proxy: Proxy,
+        state_folder: Path,
+        *,
+        clock: Callable[[], float] = time.time,
+        sections: Sequence[type[Section]] | None = None,
+    ) -> None:
+        self._proxy = proxy
+        self._state_folder = state_folder
+        self._clock = clock
+        self._renderer = Renderer(clock)
+        self._links = LoginLinks(state_folder, clock)
+        self._persons = Persons(proxy, clock)
+        self._section_types = _list_sections() if sections is None else sections
+        self._sections: dict[str, Section] = {}
+        self._cookies: dict[bool, Cookies] = {}
+
+    def configure(self, config: Config, http: Http, authenticator: Authenticator, base_url: str) -> None:
+        """Serve this version of the config from now on; whoever is logged in stays so, if that still counts."""
+        self._authenticator = authenticator
+        self._settings = config.ui or Ui()
+        self._base_url = base_url
+        self._config_id = identify(config.file)
+        root = urlsplit(base_url).path
+        self._roots = [each.encode() for each in dict.fromkeys(("", root, http.root_path))]
+        self._root = root or http.root_path
+        if not self._sections:
+            self._context = UiContext(self._proxy, config, http, base_url, self._state_folder)
+            made = [make(self._context) for make in self._section_types]
+            self._sections = {each.name: each for each in sorted(made, key=lambda each: each.rank)}
+            self._context.sections = tuple(self._sections.values())
+        else:
+            self._context.config, self._context.http, self._context.base_url = config, http, base_url
+        key = load_key(self._state_folder)
+        self._cookies = {each: Cookies(key, self._config_id, is_secure=each) for each in (False, True)}
+
+    async def close(self) -> None:
+        self._persons.close()
+        for section in self._sections.values():
+            await section.close()
+
+    def find_page(self, method: str, path: bytes) -> Page | None:
+        """Return what answers a request at a path of the page; None if it is not one."""
+        for root in self._roots:
+            below = path.removeprefix(root + PATH.encode())
+            if len(below) < len(path) and path.startswith(root) and below[:1] in (b"", b"/"):
+                break
+        else:
+            return None
+        parts = tuple(unquote(each) for each in below.decode("latin-1").strip("/").split("/"))
+        parts = () if parts == ("",) else parts
+        if method == "GET":
+            return partial(self._get, parts)
+        return partial(self._post, parts) if method == "POST" else None
+
+    # --- requests --------------------------------------------------------------------------------------
+
+    async def _get(self, parts: tuple[str, ...], request: PageRequest) -> Response:
+        head = request.head
+        if parts[:1] == ("static",):
+            return self._send_static("/".join(parts[1:]))
+        query = _read_pairs(head.target.partition(b"?")[2])
+        if parts == ("login",) and "link" in query:
+            return await self._open_link(head, query["link"])
+        identity = await self._identify(head)
+        if identity is None:
+            return self._ask_to_log_in(head)
+        visit = self._visit(identity, head, query)
+        if parts == ("events",):
+            return self._stream(visit, head)
+        if parts == ("login",):
+            return self._redirect(head, Redirect(""))
+        name = parts[0] if parts else NowSection.name
+        section = self._find_section(name, visit)
+        try:
+            reply = None if section is None else await section.show(visit, *parts[1:])
+        except DynamicMcpError as exc:
+            reply = View("error.html", "That did not work", {"error": exc.message, "hint": exc.hint}, 400)
+        if reply is None:
+            reply = View("error.html", "Not found", {"error": "there is no such page", "hint": ""}, 404)
+        return self._answer(reply, visit, identity, head, name)
+
+    async def _post(self, parts: tuple[str, ...], request: PageRequest) -> Response:
+        head = request.head
+        refused = self._refuse_foreign(head)
+        if refused is not None:
+            return refused
+        form = _read_pairs(request.body)
+        if parts == ("login",):
+            return await self._log_in(head, form.get("token", "").strip())
+        identity = await self._identify(head)
+        if identity is None:
+            return self._ask_to_log_in(head)
+        if not identity.login.may_act(form.get("csrf", "")):
+            return self._refuse("the form is of another login; reload the page")
+        if parts == ("logout",):
+            return _html(self._render_login(head, "You are logged out."), (self._cookies_for(head).forget_login(),))
+        visit = self._visit(identity, head, _read_pairs(head.target.partition(b"?")[2]), form)
+        section = self._find_section(parts[0] if parts else "", visit)
+        try:
+            reply = None if section is None else await section.act(visit, *parts[1:])
+        except DynamicMcpError as exc:
+            text = f"{exc.message}; {exc.hint}" if exc.hint else exc.message
+            reply = Redirect(form.get("back", parts[0] if parts else ""), text, is_error=True)
+        if reply is None:
+            reply = View("error.html", "Not found", {"error": "there is no such action", "hint": ""}, 404)
+        return self._answer(reply, visit, identity, head, parts[0] if parts else "")
+
+    def _find_section(self, name: str, visit: Visit) -> Section | None:
+        section = self._sections.get(name)
+        return section if section is not None and section.is_for(visit) else None
+
+    # --- who it is -------------------------------------------------------------------------------------
+
+    async def _identify(self, head: RequestHead) -> _Identity | None:
+        """Return who sends a request, by its cookie or by what a reverse proxy says; None if that is not known."""
+        login = self._cookies_for(head).read_login(head)
+        if login is not None and (login.config != self._config_id or not login.is_current(self._clock())):
+            login = None
+        if login is not None and login.kind == "local":
+            return _Identity(LOCAL_USER, login)
+        if self._authenticator.is_open:  # for MCP, who reaches the address is the local user; here, who has a link
+            return None
+        if login is not None and login.kind == "token":
+            found = await self._authenticate(_with_token(head, login.token))
+            return None if found is None else _Identity(found, login)
+        found = await self._authenticate(head)
+        if found is None:
+            return None
+        return _Identity(found, login or self._new_login("header"), is_new=login is None)
+
+    async def _authenticate(self, head: RequestHead) -> Authentication | None:
+        outcome = self._authenticator.authenticate(head)
+        found = await outcome if isinstance(outcome, Future) else outcome
+        return found if isinstance(found, Authentication) else None
+
+    async def _open_link(self, head: RequestHead, link: str) -> Response:
+        """Log in by a link from the terminal, which stands for the local user."""
+        if not await asyncio.to_thread(self._links.take, link, self._config_id):
+            text = "This link was used, or is older than five minutes. Run `dynamic-mcp ui` again."
+            return _html(self._render_login(head, text, is_error=True), status=403)
+        return self._begin(head, self._new_login("local"))
+
+    async def _log_in(self, head: RequestHead, token: str) -> Response:
+        if not token or self._authenticator.is_open or not token.isascii() or not token.isprintable():
+            return _html(self._render_login(head, "That is not a token of this server.", is_error=True), status=403)
+        outcome = self._authenticator.authenticate(_with_token(head, token))
+        found = await outcome if isinstance(outcome, Future) else outcome
+        if isinstance(found, Authentication):
+            return self._begin(head, structs.replace(self._new_login("token"), token=token))
+        why = found.why if isinstance(found, AuthRejection) else "it cannot be checked now"
+        return _html(self._render_login(head, f"The token is refused: {why}.", is_error=True), status=403)
+
+    def _begin(self, head: RequestHead, login: Login) -> Response:
+        cookie = self._cookies_for(head).keep_login(login)
+        if cookie is None:
+            return _html(self._render_login(head, "The token is too long for a cookie.", is_error=True), status=403)
+        log.info("a person has logged in to the page by %s", "a link" if login.kind == "local" else "a token")
+        return Response(303, ((b"location", f"{self._root}{PATH}".encode()), cookie, *_PROTECTION, *NO_STORE))
+
+    def _new_login(self, kind: str) -> Login:
+        now = self._clock()
+        return Login(config=self._config_id, kind=kind, secret=secrets.token_urlsafe(32), since=now, seen=now)
+
+    def _ask_to_log_in(self, head: RequestHead) -> Response:
+        if head.headers.get(b"sec-fetch-site") == b"cross-site" and head.method == "GET":
+            # the cookie does not come along with a link of another site, but does when our own page goes on
+            return _html(self._renderer.render("continue.html", self._plain_values()))
+        return _html(self._render_login(head), status=401)
+
+    def _render_login(self, head: RequestHead, text: str = "", *, is_error: bool = False) -> bytes:
+        values = {"text": text, "is_error": is_error, "takes_tokens": not self._authenticator.is_open}
+        return self._renderer.render("login.html", {**self._plain_values(), **values})
+
+    def _refuse_foreign(self, head: RequestHead) -> Response | None:
+        """Refuse a form of another origin; browsers that say nothing of the site send an Origin with it."""
+        site, origin = head.headers.get(b"sec-fetch-site"), head.headers.get(b"origin", b"")
+        if site not in (None, b"same-origin"):
+            return self._refuse("a form of another site cannot act here")
+        authority = origin.partition(b"://")[2]
+        own = (head.headers.get(b"host", b""), urlsplit(self._base_url).netloc.encode())
+        if (origin or site is None) and (not authority or authority not in own):
+            return self._refuse("a form of another origin cannot act here")
+        return None
+
+    def _refuse(self, why: str) -> Response:
+        values = {"error": why, "hint": ""}
+        body = self._renderer.render("refused.html", {**self._plain_values(), **values})
+        return AuthRejection.of(_html(body, status=403), why)
+
+    # --- answers ---------------------------------------------------------------------------------------
+
+    def _visit(
+        self, identity: _Identity, head: RequestHead, query: Mapping[str, str], form: Mapping[str, str] = {}
+    ) -> Visit:
+        who = identity.authentication
+        roles = frozenset(self._proxy.roles_of(who)) | frozenset(who.roles)
+        is_operator = who.is_local or bool(roles & {*self._settings.operators})
+        return Visit(
+            authentication=who,
+            roles=tuple(sorted(roles)),
+            is_operator=is_operator,
+            is_approver=is_operator or bool(roles & {*self._settings.approvers}),
+            client=self._persons.find(who, head.peer),
+            base=f"{self._root}{PATH}",
+            now=self._clock(),
+            query=query,
+            form=form,
+        )
+
+    def _answer(self, reply: Reply, visit: Visit, identity: _Identity, head: RequestHead, name: str) -> Response:
+        cookies = self._cookies_for(head)
+        login, now, kept = identity.login, self._clock(), list[tuple[bytes, bytes]]()
+        if identity.is_new or now - login.seen > _RENEW_AFTER_S:
+            cookie = cookies.keep_login(structs.replace(login, seen=now))
+            kept += [] if cookie is None else [cookie]
+        match reply:
+            case Redirect():
+                return self._redirect(head, reply, kept)
+            case Response():
+                return Response(reply.status, (*reply.headers, *kept, *_PROTECTION, *NO_STORE), reply.body)
+        notice = cookies.read_notice(head)
+        if notice is not None:
+            kept.append(cookies.forget_notice())
+        values = self._values(reply, visit, login, notice, name)
+        block = head.headers.get(b"x-fragment", b"").decode("latin-1")
+        if block:
+            if notice is not None:
+                mark = "!" if notice.is_error else ""
+                kept.append((b"x-notice", quote(mark + notice.text).encode()))
+            body = self._renderer.render_block(reply.template, block, values)
+            return Response(204 if body is None else reply.status, (*_HTML, *kept), body or b"")
+        return _html(self._renderer.render(reply.template, values), kept, reply.status)
+
+    def _redirect(self, head: RequestHead, redirect: Redirect, kept: Sequence[tuple[bytes, bytes]] = ()) -> Response:
+        path = redirect.path.lstrip("/")
+        location = f"{self._root}{PATH}" + (f"/{quote(path, safe=_URL_CHARACTERS)}" if path else "")
+        notice = None
+        if redirect.notice:
+            text = (
+                redirect.notice
+                if len(redirect.notice) <= _LONGEST_NOTICE
+                else redirect.notice[:_LONGEST_NOTICE] + "…"
+            )
+            notice = self._cookies_for(head).keep_notice(Notice(text, redirect.is_error))
+        cookies = (*kept, *(() if notice is None else (notice,)))
+        return Response(303, ((b"location", location.encode()), *cookies, *_PROTECTION, *NO_STORE))
+
+    def _values(
+        self, view: View, visit: Visit, login: Login, notice: Notice | None, name: str
+    ) -> Mapping[str, object]:
+        counts = self._count(visit)
+        nav = [(each, counts.get(each.name, 0)) for each in self._sections.values() if each.is_for(visit)]
+        return {
+            **self._plain_values(),
+            "title": view.title,
+            "visit": visit,
+            "nav": nav,
+            "section": name,
+            "csrf": login.form_token,
+            "notice": notice,
+            "waiting": sum(counts.values()),
+            "may_log_out": login.kind != "header",
+            "config_name": Path(self._context.config.file).name,
+            **view.values,
+        }
+
+    def _plain_values(self) -> Mapping[str, object]:
+        base = f"{self._root}{PATH}"
+        return {"base": base, "static": f"{base}/static", "version": self._renderer.version}
+
+    def _count(self, visit: Visit) -> dict[str, int]:
+        sections = (each for each in self._sections.values() if each.is_for(visit))
+        return {each.name: count for each in sections if (count := each.count(visit))}
+
+    def _send_static(self, name: str) -> Response:
+        found = self._renderer.static.get(name)
+        if found is None:
+            return Response(404, _PROTECTION)
+        content, kind = found
+        return Response(200, ((b"content-type", kind), *_PROTECTION, *_FOR_GOOD), content)
+
+    def _cookies_for(self, head: RequestHead) -> Cookies:
+        return self._cookies[head.is_secure or self._base_url.startswith("https:")]
+
+    # --- events ----------------------------------------------------------------------------------------
+
+    def _stream(self, visit: Visit, head: RequestHead) -> EventStream:
+        return EventStream(200, (*EVENTS, *_PROTECTION), pieces=self._events(visit, head))
+
+    async def _events(self, visit: Visit, head: RequestHead) -> AsyncIterator[bytes]:
+        """Say how much waits for a person, and when what a section shows may have changed, for some minutes."""
+        section = self._find_section(visit.query.get("section", ""), visit)
+        before: object = None
+        began = alive = checked = time.monotonic()
+        changes = 0
+        while (now := time.monotonic()) - began < _STREAM_FOR_S:
+            counts, stamp = self._count(visit), None if section is None else section.stamp(visit)
+            if (counts, stamp) != before:
+                changes += before is not None
+                before, alive = (counts, stamp), now
+                data = {"counts": counts, "waiting": sum(counts.values()), "changes": changes}
+                yield b"event: state\ndata: " + msgspec.json.encode(data) + b"\n\n"
+            elif now - alive > _ALIVE_EVERY_S:
+                alive = now
+                yield b": alive\n\n"
+            if now - checked > _CHECK_LOGIN_EVERY_S:
+                checked = now
+                if await self._identify(head) is None:
+                    return
+            await asyncio.sleep(_LOOK_EVERY_S)
+
+
+_URL_CHARACTERS = "/?=&%:+,~!*'();@$-_."
+_LONGEST_NOTICE = 1000
+
+
+def _list_sections() -> list[type[Section]]:
+    """Return the sections of the kernel and of all features."""
+    of_features = (each.load(each.page).list_sections() for each in FEATURES if each.page)
+    return [*_KERNEL_SECTIONS, *(section for sections in of_features for section in sections)]
+
+
+def _html(body: bytes, more: Sequence[tuple[bytes, bytes]] = (), status: int = 200) -> Response:
+    return Response(status, (*_HTML, *more), body)
+
+
+def _with_token(head: RequestHead, token: str) -> RequestHead:
+    """Return the head as if a client had sent the token with it."""
+    headers = {**head.headers, b"authorization": f"Bearer {token}".encode()}
+    return structs.replace(head, headers=headers, repeated=head.repeated - {b"authorization"})
+
+
+def _read_pairs(text: bytes) -> dict[str, str]:
+    return dict(parse_qsl(text.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=1000))
