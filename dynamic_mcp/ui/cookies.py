@@ -38,8 +38,8 @@ T = TypeVar("T", bound=Struct)
 class Login(Struct, frozen=True, kw_only=True):
     """What a cookie says. Times are seconds since 1970.
 
-    Its `kind` is `local`, who has opened a link from the terminal; `token`, who has shown this one; or `header`, who is
-    named with each request, by a reverse proxy. `secret` is of this login alone: form tokens follow from it.
+    Its `kind` is `local`, who has opened a link from the terminal; `token`, who has shown this one; or `header`, who
+    is named with each request, by a reverse proxy. `secret` is of this login alone: form tokens follow from it.
     `config` is whose page it is for.
     """
 

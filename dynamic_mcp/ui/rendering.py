@@ -79,7 +79,7 @@ class Renderer:
 
     @cached_property
     def version(self) -> str:
-        """A text that is different for other static files: it is in their URLs, so that they can be cached for good."""
+        """A text that is different for other static files: in their URLs, it lets browsers cache them for good."""
         return hashlib.sha256(b"".join(content for content, _ in self.static.values())).hexdigest()[:12]
 
     def _ago(self, at: float | None) -> Markup | str:
