@@ -473,8 +473,8 @@ class Config(Struct, frozen=True):
     `presentations` has one entry for each group, by its name; `file_warnings` are about the file as a whole;
     `embeddings` is the endpoint for vectors; with `daemon` None, each client has its own servers; with `http` None,
     HTTP is not served, as in the config of a workspace. `ui` None is the page with its defaults. `roots` are URIs;
-    `access` None is no rules. `audit`, `cluster`, `telemetry`, `metrics` and `scripts` None are off. `lock_file` None is the state directory,
-    `max_direct` None no limit.
+    `access` None is no rules. `audit`, `cluster`, `telemetry`, `metrics` and `scripts` None are off. `lock_file` None
+    is the state directory, `max_direct` None no limit.
     """
 
     file: Path
