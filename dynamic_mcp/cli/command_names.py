@@ -11,7 +11,7 @@ from pathlib import Path
 _SECTIONS = {
     "Serve": ["serve", "connect", "daemon"],
     "Set up": ["init", "import", "install", "uninstall", "undo", "add", "remove", "enable", "disable"],
-    "Look and try": ["tools", "resources", "prompts", "call", "read", "prompt", "stats"],
+    "Look and try": ["tools", "resources", "prompts", "call", "read", "prompt", "stats", "ui"],
     "Approve": [],
     "Check and repair": ["check", "doctor", "access", "auth", "token", "status", "health", "logs"],
     "For editors and shells": ["schema", "completions"],

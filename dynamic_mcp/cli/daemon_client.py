@@ -18,6 +18,7 @@ from dynamic_mcp.face.daemon_connection import DaemonConnection
 from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.session.command_messages import (
     CATALOG,
+    OPEN_UI,
     PING,
     REREAD,
     SESSIONS,
@@ -27,6 +28,7 @@ from dynamic_mcp.session.command_messages import (
     GroupFacts,
     GroupFactsList,
     SessionList,
+    UiAddress,
     decode_error,
     view_options,
 )
@@ -125,6 +127,10 @@ class DaemonClient:
     async def list_sessions(self) -> SessionList:
         """Return the other sessions of the daemon."""
         return await self._exchange(SESSIONS, {}, SessionList)
+
+    async def open_ui(self) -> str:
+        """Have the daemon serve the page; return the URL that its path is below. Raises DynamicMcpError."""
+        return (await self._exchange(OPEN_UI, {}, UiAddress)).url
 
     async def initialize(self) -> Raw:
         return await self.ask("initialize", introduce(self._this.command, self._inbox))

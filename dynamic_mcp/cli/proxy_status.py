@@ -45,6 +45,7 @@ _MOST_SESSIONS = 50
 _MOST_OF_PERSONS = 50
 _LONGEST_PERSON = 40
 _TRANSPORTS = {"stdio": "stdio", "socket": "window", "http": "HTTP", "sse": "HTTP+SSE"}
+_KINDS = {"daemon": "daemon", "ui": "page"}
 _Row = Mapping[str, str]
 _WAIT_FOR_PS_S = 5.0
 
@@ -204,7 +205,7 @@ def _headline(proxy: _MeasuredProxy) -> list[str]:
     running, status, memory = proxy.running, proxy.running.status, proxy.memory
     parts = [f"process {running.pid}", f"since {_format_time(running.started_at)}"]
     if status.kind != "stdio":
-        parts.insert(0, "daemon" if status.kind == "daemon" else "HTTP server")
+        parts.insert(0, _KINDS.get(status.kind, "HTTP server"))
     if not _is_shared(running):
         clients = [f"{_name(each)} ({pluralize(each.calls, 'call')})" for each in status.sessions] or status.clients
         parts.append(f"for {', '.join(filter(None, clients)) or 'no client yet'}")

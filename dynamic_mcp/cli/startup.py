@@ -26,6 +26,8 @@ from dynamic_mcp.observe import log_output
 from dynamic_mcp.system.text import escape, pluralize
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from dynamic_mcp.cli.direct_server import DirectServer
     from dynamic_mcp.face.shim import Shim
     from dynamic_mcp.host.http_control import HttpOverrides
@@ -183,6 +185,18 @@ def serve_http(
     except (ConfigError, NotFound, ListenError, InvalidArguments) as exc:
         serving_log.record_failure(exc)
         raise
+    finally:
+        serving_log.close()
+    return 0
+
+
+def serve_ui(argument: str, show: Callable[[str], Awaitable[None]]) -> int:
+    """Serve the page of a config until a signal; `show` gets its URL. Raises DynamicMcpError."""
+    from dynamic_mcp.host import ui
+
+    serving_log = _open_log(None, None)
+    try:
+        ui.run(_read_config(argument, serving_log), serving_log, show)
     finally:
         serving_log.close()
     return 0

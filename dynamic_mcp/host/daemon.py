@@ -247,7 +247,9 @@ class Daemon:
         proxy = self._serving.proxy
         origin = ClientOrigin(transport="socket", only=hello.only, workspace=workspace, profile=hello.profile)
         connection = face.connection(origin, hello.continuation, is_command=is_command)
-        return Session(connection, CommandServer(proxy)) if is_command else StreamSession(connection, proxy)
+        if is_command:
+            return Session(connection, CommandServer(proxy, self._serving.open_ui))
+        return StreamSession(connection, proxy)
 
     async def _check_profile(self, hello: Hello) -> NotFound | None:
         """Return the error that the config has no such profile, nor has its file.
@@ -302,7 +304,15 @@ class Daemon:
         if linger_s is not None:
             if not self._has_had_windows:
                 linger_s = max(linger_s, _FIRST_WINDOW_WITHIN_S)
-            self._linger = self._loop.call_later(linger_s, self._ended.set)
+            self._linger = self._loop.call_later(linger_s, self._end_unless_watched)
+
+    def _end_unless_watched(self) -> None:
+        """End, or wait once more if somebody looks at the page."""
+        self._linger = None
+        if self._serving.is_watched:
+            self._linger = self._loop.call_later(_CHECK_EVERY_S, self._end_unless_watched)
+        else:
+            self._ended.set()
 
 
 def _announce_readiness(descriptor: int | None) -> None:

@@ -62,6 +62,11 @@ class UiPages:
             self._service.configure(*self._version)
         return self._service.find_page(method, path)
 
+    @property
+    def is_watched(self) -> bool:
+        """Return whether a browser has the page open."""
+        return self._service is not None and self._service.is_watched
+
     async def close(self) -> None:
         if self._service is not None:
             await self._service.close()

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from dynamic_mcp.host.observing import Observing
     from dynamic_mcp.host.reloader import Reloader
     from dynamic_mcp.host.systemd import Notifier
+    from dynamic_mcp.host.ui_listener import UiListener
     from dynamic_mcp.oauth.logins import Logins
     from dynamic_mcp.observe.proxies import ProxyStatus
     from dynamic_mcp.proxy.status import Kind
@@ -138,6 +139,7 @@ class Serving:
         self.served = ServedConfig(configs)
         self._overrides, self._load_http = http, load_http
         self._http: HttpControl | None = None
+        self._ui: UiListener | None = None
         self._observing: Observing | None = None
         if (observing := self._find_observing(config)) is not None:
             observing.apply(config)
@@ -154,6 +156,7 @@ class Serving:
             _pass_on(self._find_observing, lambda observing: observing.reload),
             self._reload_groups,
             _pass_on(self.find_http, lambda http: http.reload),
+            self._reload_ui,
         ]
 
     @property
@@ -186,7 +189,24 @@ class Serving:
     def find_http(self, config: Config) -> HttpControl | None:
         """Return the control of the HTTP server; None if neither this config nor an earlier one has wanted HTTP."""
         is_wanted = self._http is not None or self._overrides is not None or config.http is not None
+        is_wanted &= self._kind != "ui"
         return self.http if is_wanted else None
+
+    @property
+    def is_watched(self) -> bool:
+        """Return whether a browser has the page open that this process serves alone."""
+        return self._ui is not None and self._ui.is_watched
+
+    async def open_ui(self) -> str:
+        """Serve the page, if it is not served yet; return the URL that its path is below. Raises DynamicMcpError."""
+        if not self.proxy.has_base:  # a person at the page has no workspace
+            self.proxy.has_base = True
+            self._reload_groups(self.served.state, self.served.state)
+        if self._ui is None:
+            from dynamic_mcp.host.ui_listener import UiListener
+
+            self._ui = UiListener(self.proxy)
+        return await self._ui.open(self.config)
 
     @contextlib.asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
@@ -312,6 +332,8 @@ class Serving:
         """Close all resources, after `end_servers` has closed the proxy."""
         if self._http is not None:
             await self._http.finish(0)
+        if self._ui is not None:
+            await self._ui.close()
         if self._kind == "daemon":
             self.workspaces.close()
         if self._logins is not None:
@@ -343,6 +365,10 @@ class Serving:
         return self._observing
 
     # --- another version of the config -----------------------------------------------------------------
+
+    def _reload_ui(self, old: ConfigState, new: ConfigState) -> None:
+        if self._ui is not None:
+            self._ui.apply(new.base)
 
     def _reload_groups(self, old: ConfigState, new: ConfigState) -> None:
         """Serve the groups of another version, and log new warnings."""

@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from urllib.parse import urlsplit
 
 OPEN_S = 20.0
@@ -37,8 +38,18 @@ async def open_link(url: str) -> bool:
     The module runs in a separate process, because a browser may print, prompt or wait, and our stdin and stdout
     belong to the client.
     """
-    if not is_openable(url):
-        return False
+    return is_openable(url) and await _open(url)
+
+
+async def open_file(file: Path) -> bool:
+    """Open a page of ours as `open_link` does a link, which others would see in the list of processes.
+
+    `file` is absolute.
+    """
+    return await _open(file.as_uri())
+
+
+async def _open(url: str) -> bool:
     try:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", "webbrowser", url),  # -P: not a `webbrowser.py` of the current directory

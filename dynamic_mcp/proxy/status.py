@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _LONGEST_NAME = 60
 _LONGEST_REASON = 500
 
-Kind = Literal["stdio", "daemon", "http"]
+Kind = Literal["stdio", "daemon", "http", "ui"]
 
 
 def read_status(

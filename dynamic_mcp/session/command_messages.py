@@ -21,6 +21,8 @@ CATALOG = "dynamic-mcp/catalog"
 REREAD = "dynamic-mcp/reread"
 PING = "dynamic-mcp/ping"
 SESSIONS = "dynamic-mcp/sessions"
+# Serves the page for people, if it is not served yet.
+OPEN_UI = "dynamic-mcp/ui"
 
 
 class GroupOptions(Struct, frozen=True):
@@ -79,6 +81,12 @@ class SessionList(Struct, frozen=True):
 
     clients: list[str]
     process: int
+
+
+class UiAddress(Struct, frozen=True):
+    """The URL that the path of the page is below."""
+
+    url: str
 
 
 class _ErrorData(Struct, frozen=True):

@@ -21,6 +21,7 @@ from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.view import View, ViewScope
 from dynamic_mcp.session.command_messages import (
     CATALOG,
+    OPEN_UI,
     PING,
     REREAD,
     SESSIONS,
@@ -30,6 +31,7 @@ from dynamic_mcp.session.command_messages import (
     GroupFacts,
     GroupFactsList,
     SessionList,
+    UiAddress,
     ViewOptions,
     encode_error,
     encode_upstream_error,
@@ -42,10 +44,14 @@ _FEATURES = ("tools", "resources", "prompts")
 
 
 class CommandServer:
-    """The server of one command's session. The command selects its view with a `VIEW` request."""
+    """The server of one command's session. The command selects its view with a `VIEW` request.
 
-    def __init__(self, proxy: Proxy) -> None:
+    `open_ui` serves the page and returns its URL.
+    """
+
+    def __init__(self, proxy: Proxy, open_ui: Callable[[], Awaitable[str]]) -> None:
         self._proxy = proxy
+        self._open_ui = open_ui
         self._options: ViewOptions | None = None
         self._adapted: tuple[View, View] | None = None
         self._handlers: dict[str, Callable[[Request], Awaitable[Frame]]] = {
@@ -54,6 +60,7 @@ class CommandServer:
             REREAD: self._reread,
             PING: self._ping,
             SESSIONS: self._list_sessions,
+            OPEN_UI: self._serve_ui,
         }
 
     # --- Server ----------------------------------------------------------------------------------------
@@ -112,6 +119,9 @@ class CommandServer:
     async def _list_sessions(self, request: Request) -> Frame:
         names = [client.hello.name for client in self._proxy.clients if not client.is_command]
         return _result(SessionList(names, os.getpid()))
+
+    async def _serve_ui(self, request: Request) -> Frame:
+        return _result(UiAddress(await self._open_ui()))
 
 
 def _adapt(whole: View, options: ViewOptions) -> View:

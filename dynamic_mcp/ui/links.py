@@ -11,6 +11,7 @@ import secrets
 import time
 from collections.abc import Callable
 from hashlib import sha256
+from html import escape
 from pathlib import Path
 
 from msgspec import Struct
@@ -29,6 +30,9 @@ class _Link(Struct, frozen=True):
     expires: float
 
 
+_REDIRECT = """<!doctype html><meta charset="utf-8"><title>dynamic-mcp</title>
+<meta http-equiv="refresh" content="0; url={url}"><a href="{url}">Open the page</a>
+"""
 _CODEC = JsonCodec(_Link, 1)
 
 
@@ -57,11 +61,17 @@ class LoginLinks:
             return False
         return link is not None and link.config == config and self._now() < link.expires
 
+    def write_redirect(self, url: str) -> Path:
+        """Return a private file that leads a browser to a link, which is a secret. Raises OSError."""
+        file = self._folder / f"{secrets.token_hex(8)}.html"
+        paths.write_private(file, _REDIRECT.format(url=escape(url)).encode(), durable=False)
+        return file
+
     def _store(self, secret: str) -> FileStore[_Link]:
         return FileStore(self._folder / f"{sha256(secret.encode()).hexdigest()}.json", _CODEC)
 
     def _remove_expired(self) -> None:
-        for file in self._folder.glob("*.json"):
+        for file in [*self._folder.glob("*.json"), *self._folder.glob("*.html")]:
             with contextlib.suppress(OSError):
                 if file.stat().st_mtime < self._now() - VALID_S:
                     file.unlink()

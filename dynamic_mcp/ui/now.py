@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Hashable, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.observe.proxies import GroupStatus
@@ -16,6 +16,8 @@ from dynamic_mcp.ui.section import Need, Redirect, Reply, Section, Usage, View, 
 _ROWS = 50
 _MOST_DOWN = 20
 _SPANS = {"hour": (3600.0, 60), "day": (86400.0, 48)}
+# What of a group with several copies is shown: what somebody has to look at, then what works.
+_ORDER = (State.FAILED.value, State.WAITING.value, State.NEEDS_LOGIN.value, State.READY.value)
 _DOWN = (State.FAILED.value, State.WAITING.value)
 _STATES_IN_WORDS = {
     State.COLD.value: "not started",
@@ -112,7 +114,11 @@ class NowSection(Section):
         if not visit.is_operator:
             visible = {group.name for group in visit.client.groups}
             statuses = [each for each in statuses if each.name in visible and each.person in ("", visit.name)]
-        return [_row(each) for each in statuses]
+        rows: dict[tuple[str, str], GroupRow] = {}
+        for row in map(_row, statuses):
+            known = rows.get((row.name, row.person))
+            rows[row.name, row.person] = row if known is None else _join(known, row)
+        return [*rows.values()]
 
 
 def _row(status: GroupStatus) -> GroupRow:
@@ -128,6 +134,19 @@ def _row(status: GroupStatus) -> GroupRow:
         status.in_flight,
         medians[0] if medians else None,
         status.person,
+    )
+
+
+def _join(one: GroupRow, other: GroupRow) -> GroupRow:
+    """Return a group of which there are several, since clients in different directories start it differently."""
+    first, second = sorted((one, other), key=lambda row: _ORDER.index(row.state) if row.state in _ORDER else 99)
+    return structs.replace(
+        first,
+        tools=first.tools if first.tools is not None else second.tools,
+        calls=first.calls + second.calls,
+        failures=first.failures + second.failures,
+        in_flight=first.in_flight + second.in_flight,
+        p50_ms=first.p50_ms if first.p50_ms is not None else second.p50_ms,
     )
 
 

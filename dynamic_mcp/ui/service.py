@@ -87,11 +87,13 @@ class UiService:
         self._section_types = _list_sections() if sections is None else sections
         self._sections: dict[str, Section] = {}
         self._cookies: dict[bool, Cookies] = {}
+        self._streams = 0
 
     def configure(self, config: Config, http: Http, authenticator: Authenticator, base_url: str) -> None:
         """Serve this version of the config from now on; whoever is logged in stays so, if that still counts."""
         self._authenticator = authenticator
         self._settings = config.ui or Ui()
+        self._takes_tokens = bool(http.auth)
         self._base_url = base_url
         self._config_id = identify(config.file)
         root = urlsplit(base_url).path
@@ -106,6 +108,11 @@ class UiService:
             self._context.config, self._context.http, self._context.base_url = config, http, base_url
         key = load_key(self._state_folder)
         self._cookies = {each: Cookies(key, self._config_id, is_secure=each) for each in (False, True)}
+
+    @property
+    def is_watched(self) -> bool:
+        """Return whether a browser has the page open."""
+        return self._streams > 0
 
     async def close(self) -> None:
         self._persons.close()
@@ -215,7 +222,7 @@ class UiService:
         return self._begin(head, self._new_login("local"))
 
     async def _log_in(self, head: RequestHead, token: str) -> Response:
-        if not token or self._authenticator.is_open or not token.isascii() or not token.isprintable():
+        if not token or not self._takes_tokens or not token.isascii() or not token.isprintable():
             return _html(self._render_login(head, "That is not a token of this server.", is_error=True), status=403)
         outcome = self._authenticator.authenticate(_with_token(head, token))
         found = await outcome if isinstance(outcome, Future) else outcome
@@ -242,7 +249,7 @@ class UiService:
         return _html(self._render_login(head), status=401)
 
     def _render_login(self, head: RequestHead, text: str = "", *, is_error: bool = False) -> bytes:
-        values = {"text": text, "is_error": is_error, "takes_tokens": not self._authenticator.is_open}
+        values = {"text": text, "is_error": is_error, "takes_tokens": self._takes_tokens}
         return self._renderer.render("login.html", {**self._plain_values(), **values})
 
     def _refuse_foreign(self, head: RequestHead) -> Response | None:
@@ -363,6 +370,14 @@ class UiService:
 
     async def _events(self, visit: Visit, head: RequestHead) -> AsyncIterator[bytes]:
         """Say how much waits for a person, and when what a section shows may have changed, for some minutes."""
+        self._streams += 1
+        try:
+            async for event in self._watch(visit, head):
+                yield event
+        finally:
+            self._streams -= 1
+
+    async def _watch(self, visit: Visit, head: RequestHead) -> AsyncIterator[bytes]:
         section = self._find_section(visit.query.get("section", ""), visit)
         before: object = None
         began = alive = checked = time.monotonic()
