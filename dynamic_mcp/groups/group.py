@@ -268,6 +268,12 @@ class Group:
             return await successor.reread(client, kinds)
         return await self.instance_for(client).reread(client, kinds)
 
+    async def connect_again(self, client: Client) -> None:
+        """Connect at once, also right after a failure that would not be retried. Raises DynamicMcpError."""
+        if (successor := self.successor_for(client)) is not None:
+            return await successor.connect_again(client)
+        return await self.instance_for(client).connect_again(client)
+
     def release(self, client: Client) -> None:
         """Stop serving a client, and close an instance that no other client may use."""
         for each in self._all():

@@ -362,6 +362,11 @@ class Instance:
             raise self._lifecycle.failure()
         return self._link
 
+    async def connect_again(self, client: Client) -> None:
+        """Connect at once, also right after a failure that would not be retried. Raises DynamicMcpError."""
+        self._lifecycle.try_anyway()
+        await self._wait_for_link(client)
+
     # --- what the link says ----------------------------------------------------------------------------
 
     def link_lost(self, link: AnyLink, error: LinkLost | LoginNeeded) -> None:

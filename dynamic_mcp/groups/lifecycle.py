@@ -72,11 +72,13 @@ class Lifecycle:
         self._changed = changed
         self._counts = counts or LinkCounts()
         self._was_opened = self._was_lost = False
+        self._may_try_anyway = False
 
     def enter(self, state: State, why: str = "") -> None:
         """Enter another state, which the table must allow."""
         assert state in TRANSITIONS[self.state], f"{self.state.name} does not lead to {state.name}"
         self.state = state
+        self._may_try_anyway = False
         self._was_opened |= state is State.CONNECTING
         if state is State.READY:
             self._note_opened()
@@ -132,7 +134,12 @@ class Lifecycle:
             return False
         if self.state not in DOWN or self.is_logged_in():
             return True
-        return not (self.is_final() or self.attempts.are_cooling_down(self._clock.now()))
+        return self._may_try_anyway or not (self.is_final() or self.attempts.are_cooling_down(self._clock.now()))
+
+    def try_anyway(self) -> None:
+        """Let the next use start an attempt at once, whatever the last one has come to: a person asks for it."""
+        self._may_try_anyway = self.state in DOWN
+        self.attempts.reset()
 
     def is_logged_in(self) -> bool:
         """Return whether a login has completed since the group needed it."""

@@ -97,6 +97,10 @@ class ViewedGroup:
     async def reread(self) -> Catalog:
         return await self._view.reread(self._client)
 
+    async def connect_again(self) -> None:
+        """Connect at once, also right after a failure that would not be retried. Raises DynamicMcpError."""
+        await self._view.group.connect_again(self._client)
+
     async def ping(self) -> None:
         instance = self._view.group.instance_for(self._client)
         await instance.request("ping", None, timeout_s=self.config.timeouts.connect_s)

@@ -48,7 +48,7 @@ class GroupRow(Struct, frozen=True):
 class NowSection(Section):
     """What there is now. A person sees the groups that their view has, and an operator all."""
 
-    name = ""
+    name = "now"
     title = "Now"
     icon = "now"
     rank = 0
@@ -78,16 +78,16 @@ class NowSection(Section):
             "calls": sum(row.calls for row in rows),
             "failures": sum(row.failures for row in rows),
             "groups": len(rows),
-            "clients": len([*self.context.proxy.clients]),
+            "clients": sum(not client.is_command for client in self.context.proxy.clients),
         }
         return View("now.html", "Now", values)
 
     async def act(self, visit: Visit, *rest: str) -> Reply | None:
-        """Connect a group again: `retry/GROUP`."""
+        """Connect a group again: `now/retry/GROUP`."""
         if len(rest) != 2 or rest[0] != "retry":
             return None
         group = visit.client.group(rest[1])
-        await group.reread()
+        await group.connect_again()
         return Redirect("", f"{rest[1]} is connected")
 
     def stamp(self, visit: Visit) -> Hashable:

@@ -57,7 +57,7 @@ class Renderer:
 
     def render(self, template: str, values: Mapping[str, object]) -> bytes:
         """Return a whole page."""
-        return self._environment.get_template(template).render(values).encode("utf-8", "replace")
+        return self._environment.get_template(template).render(self._with_parts(values)).encode("utf-8", "replace")
 
     def render_block(self, template: str, block: str, values: Mapping[str, object]) -> bytes | None:
         """Return one block of a page; None if the template has no such block."""
@@ -65,7 +65,13 @@ class Renderer:
         render = found.blocks.get(block)
         if render is None:
             return None
-        return self._environment.concat(render(found.new_context(dict(values)))).encode("utf-8", "replace")
+        return self._environment.concat(render(found.new_context(self._with_parts(values)))).encode(
+            "utf-8", "replace"
+        )
+
+    def _with_parts(self, values: Mapping[str, object]) -> dict[str, object]:
+        """Return the variables of a template with the macros of `parts.html`, which blocks alone need too."""
+        return {**values, "parts": self._environment.get_template("parts.html").make_module(dict(values))}
 
     @cached_property
     def static(self) -> Mapping[str, tuple[bytes, bytes]]:
