@@ -11,7 +11,8 @@ from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.observe.proxies import GroupStatus
 from dynamic_mcp.proxy.status import read_groups
 from dynamic_mcp.ui.rendering import draw_bars
-from dynamic_mcp.ui.section import Need, Redirect, Reply, Section, Usage, View, Visit
+from dynamic_mcp.ui.savings import SavingsMeter
+from dynamic_mcp.ui.section import Need, Redirect, Reply, Section, UiContext, Usage, View, Visit
 
 _ROWS = 50
 _MOST_DOWN = 20
@@ -53,6 +54,10 @@ class NowSection(Section):
     icon = "now"
     rank = 0
 
+    def __init__(self, context: UiContext) -> None:
+        super().__init__(context)
+        self._savings = SavingsMeter()
+
     async def show(self, visit: Visit, *rest: str) -> Reply | None:
         if rest:
             return None
@@ -78,6 +83,7 @@ class NowSection(Section):
             "calls": sum(row.calls for row in rows),
             "failures": sum(row.failures for row in rows),
             "groups": len(rows),
+            "savings": await self._savings.measure(visit.client),
             "clients": sum(not client.is_command for client in self.context.proxy.clients),
         }
         return View("now.html", "Now", values)

@@ -204,6 +204,18 @@ async def test_a_final_error_is_not_tried_again_and_every_use_hears_it() -> None
         assert on.opener.opened == ["up"]
 
 
+@pytest.mark.parametrize("final", [False, True])
+async def test_a_person_who_asks_for_it_connects_at_once_after_any_failure(*, final: bool) -> None:
+    async with scene(refusal(final=final), refusal("still not"), serving()) as on:
+        await on.until(State.FAILED if final else State.WAITING)
+
+        with pytest.raises(Unreachable, match="still not"):
+            await on.group.connect_again(on.group.client)
+        await on.group.connect_again(on.group.client)
+
+        assert on.is_(State.READY)
+
+
 async def test_an_upstream_that_never_answers_is_a_failed_attempt() -> None:
     async with scene(TimedOut("up", "initialize was not answered within 30 s")) as on:
         await on.until(State.WAITING)
