@@ -94,6 +94,7 @@ class NowSection(Section):
             return None
         group = visit.client.group(rest[1])
         await group.connect_again()
+        await group.read_catalog()
         return Redirect("", f"{rest[1]} is connected")
 
     def stamp(self, visit: Visit) -> Hashable:

@@ -213,7 +213,7 @@ async def test_a_person_who_asks_for_it_connects_at_once_after_any_failure(*, fi
             await on.group.connect_again(on.group.client)
         await on.group.connect_again(on.group.client)
 
-        assert on.is_(State.READY)
+        await on.until(State.READY)
 
 
 async def test_an_upstream_that_never_answers_is_a_failed_attempt() -> None:
