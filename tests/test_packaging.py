@@ -71,7 +71,13 @@ def assert_is_whole(wheel: Path) -> None:
     metadata = {name for name in names if ".dist-info/" in name}
     packs = {file.relative_to(ROOT).as_posix() for file in (ROOT / "dynamic_mcp" / "packs").glob("*.json")}
     chart = {f"dynamic_mcp/chart/{file.relative_to(CHART).as_posix()}" for file in CHART.rglob("*") if file.is_file()}
-    others = set(names) - code - metadata - packs - chart
+    page = {
+        file.relative_to(ROOT).as_posix()
+        for folder in (ROOT / "dynamic_mcp").rglob("*")
+        if folder.name in ("templates", "static")
+        for file in folder.iterdir()
+    }
+    others = set(names) - code - metadata - packs - chart - page
     assert others == {"dynamic_mcp/py.typed", "dynamic_mcp/dynamic-mcp.schema.json"}
     assert chart < set(names)
     assert packs < set(names)

@@ -26,7 +26,8 @@ _PACKAGES = ("dotenv", "jsonpath_ng.ext.parser", "jsonschema_rs", "re2", "Stemme
 _OPTIONAL = ("dynamic_mcp.config.cel",)
 # Modules of features that only commands use.
 _OF_COMMANDS = ("check", "commands", "probe", "status")
-_FOR_HTTP = ("dynamic_mcp.face.auth", "dynamic_mcp.face.http", "dynamic_mcp.host.http_")
+_OF_THE_PAGE = ("page",)  # which few open
+_FOR_HTTP = ("dynamic_mcp.face.auth", "dynamic_mcp.face.http", "dynamic_mcp.host.http_", "dynamic_mcp.host.ui")
 # These import the MCP SDK.
 _FOR_LOGINS = tuple(f"dynamic_mcp.oauth.{name}" for name in ("discovery", "login", "registration", "tokens"))
 # These import authlib, cryptography and joserfc. Logins to servers may need them too.
@@ -78,7 +79,7 @@ def list_modules(config: Config, *, serves_http: bool, can_hand_over: bool) -> I
         if feature.serves and (may_come or feature.is_wanted(config)):
             room = f"features.{feature.name}"
             shares = getattr(config.cluster, "store", None) is not None
-            without = _OF_COMMANDS if shares else (*_OF_COMMANDS, *feature.store_modules)
+            without = (*_OF_COMMANDS, *_OF_THE_PAGE, *(() if shares else feature.store_modules))
             yield from _walk_room(room, tuple(f"dynamic_mcp.{room}.{part}" for part in without))
 
 

@@ -18,6 +18,8 @@ from dynamic_mcp.host.loading import list_modules
 PACKAGE = Path(str(dynamic_mcp.__file__)).parent
 # Rooms of commands, of which no server is made.
 COMMANDS = {"cli", "doctor", "features", "importer"}
+# The page for people, which few open: after an upgrade it says that the program has to be restarted.
+PAGE = "ui"
 # Where the config asks for them, these are loaded at the start; the event loop is made before all else.
 AT_THE_START = {"cel_expr_python", "keyring", "opentelemetry", "platformdirs", "uvloop"}
 
@@ -48,7 +50,7 @@ def of_features(modules: set[str]) -> Iterator[str]:
     """What serving needs of features: the rooms of those that serve, without what is for commands."""
     rooms = [feature.name for feature in FEATURES if feature.serves]
     for _, room, *rest in (name.split(".")[1:] for name in modules if name.startswith("dynamic_mcp.features.")):
-        if room in rooms and rest[0] not in {"check", "commands", "probe", "status"}:
+        if room in rooms and rest[0] not in {"check", "commands", "page", "probe", "status"}:
             yield ".".join(("dynamic_mcp.features", room, *rest))
 
 
@@ -58,7 +60,7 @@ def test_a_server_that_cannot_hand_over_loads_every_module_that_serving_can_need
         for file in PACKAGE.rglob("*.py")
         if file.name != "__init__.py" and len(file.relative_to(PACKAGE).parts) > 1
     }
-    wanted = {name for name in modules if name.split(".")[1] not in COMMANDS} | {*of_features(modules)}
+    wanted = {name for name in modules if name.split(".")[1] not in {*COMMANDS, PAGE}} | {*of_features(modules)}
     extras = (
         *(f"{feature.package}." for feature in FEATURES if feature.extra),
         *(f"{feature.package}.{part}" for feature in FEATURES for part in feature.store_modules),
@@ -78,7 +80,7 @@ def test_what_replicas_share_is_loaded_where_the_config_has_a_store(tmp_path: Pa
 def test_it_loads_each_package_of_others_that_a_function_imports(with_url: set[str]) -> None:
     loaded = {name.split(".")[0] for name in with_url}
     for file in PACKAGE.rglob("*.py"):
-        if file.relative_to(PACKAGE).parts[0] in COMMANDS:
+        if file.relative_to(PACKAGE).parts[0] in {*COMMANDS, PAGE}:
             continue
         for name in imports_of_functions(file):
             top = name.split(".")[0]
