@@ -25,6 +25,7 @@ from dynamic_mcp.face.http.exchange import RequestHead
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.file_reader import read_private
 from dynamic_mcp.ui.links import FOLDER
+from dynamic_mcp.ui.single_sign_on import PendingLogin
 
 # How long somebody stays logged in who does nothing, and altogether.
 IDLE_S, LONGEST_S = 12 * 3600.0, 7 * 24 * 3600.0
@@ -38,14 +39,17 @@ T = TypeVar("T", bound=Struct)
 class Login(Struct, frozen=True, kw_only=True):
     """What a cookie says. Times are seconds since 1970.
 
-    Its `kind` is `local`, who has opened a link from the terminal; `token`, who has shown this one; or `header`, who
-    is named with each request, by a reverse proxy. `secret` is of this login alone: form tokens follow from it.
+    Its `kind` is `local`, who has opened a link from the terminal; `token`, who has shown this one; `sign-on`, who
+    has got this one from the login server, which renews it by `refresh_token` for `client_id`; or `header`, who is
+    named with each request, by a reverse proxy. `secret` is of this login alone: form tokens follow from it.
     `config` is whose page it is for.
     """
 
     config: str
     kind: str
     token: str = ""
+    refresh_token: str = ""
+    client_id: str = ""
     secret: str = ""
     since: float = 0.0
     seen: float = 0.0
@@ -79,7 +83,9 @@ class Cookies:
         # (RFC 6265bis, section 4.1.3.2)
         mark = sha256(config.encode("utf-8", "replace")).hexdigest()[:8]
         prefix = "__Host-" if is_secure else ""
-        self._login, self._notice = f"{prefix}dynamic-mcp-ui-{mark}", f"{prefix}dynamic-mcp-notice-{mark}"
+        self._login, self._notice, self._pending = (
+            f"{prefix}dynamic-mcp-{name}-{mark}" for name in ("ui", "notice", "sign-on")
+        )
 
     def read_login(self, head: RequestHead) -> Login | None:
         return self._read(head, self._login, Login)
@@ -87,12 +93,21 @@ class Cookies:
     def read_notice(self, head: RequestHead) -> Notice | None:
         return self._read(head, self._notice, Notice)
 
+    def read_pending(self, head: RequestHead) -> PendingLogin | None:
+        return self._read(head, self._pending, PendingLogin)
+
     def keep_login(self, login: Login) -> tuple[bytes, bytes] | None:
         """Return the header that keeps a login; None if its token is too long for a cookie."""
         return self._set(self._login, login, f"Max-Age={LONGEST_S:.0f}")
 
     def keep_notice(self, notice: Notice) -> tuple[bytes, bytes] | None:
         return self._set(self._notice, notice, "Max-Age=60")
+
+    def keep_pending(self, pending: PendingLogin) -> tuple[bytes, bytes] | None:
+        return self._set(self._pending, pending, "Max-Age=900")
+
+    def forget_pending(self) -> tuple[bytes, bytes]:
+        return self._header(self._pending, "", "Max-Age=0")
 
     def forget_login(self) -> tuple[bytes, bytes]:
         return self._header(self._login, "", "Max-Age=0")

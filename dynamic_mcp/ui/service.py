@@ -36,6 +36,7 @@ from dynamic_mcp.ui.now import NowSection
 from dynamic_mcp.ui.person import Persons
 from dynamic_mcp.ui.rendering import Renderer
 from dynamic_mcp.ui.section import Redirect, Reply, Section, UiContext, View, Visit
+from dynamic_mcp.ui.single_sign_on import find_sign_on
 
 log = logging.getLogger(__name__)
 
@@ -94,6 +95,8 @@ class UiService:
         self._authenticator = authenticator
         self._settings = config.ui or Ui()
         self._takes_tokens = bool(http.auth)
+        self._sign_on = find_sign_on(http, authenticator, f"{base_url}{PATH}")
+        self._endpoint = http.path.encode()
         self._base_url = base_url
         self._config_id = identify(config.file)
         root = urlsplit(base_url).path
@@ -142,6 +145,10 @@ class UiService:
         query = _read_pairs(head.target.partition(b"?")[2])
         if parts == ("login",) and "link" in query:
             return await self._open_link(head, query["link"])
+        if parts == ("login", "sign-on"):
+            return await self._begin_sign_on(head)
+        if parts == ("login", "callback"):
+            return await self._finish_sign_on(head, query)
         identity = await self._identify(head)
         if identity is None:
             return self._ask_to_log_in(head)
@@ -201,13 +208,24 @@ class UiService:
             return _Identity(LOCAL_USER, login)
         if self._authenticator.is_open:  # for MCP, who reaches the address is the local user; here, who has a link
             return None
-        if login is not None and login.kind == "token":
-            found = await self._authenticate(_with_token(head, login.token))
-            return None if found is None else _Identity(found, login)
+        if login is not None and login.token:
+            found = await self._authenticate(self._with_token(head, login.token))
+            return await self._renew(head, login) if found is None else _Identity(found, login)
         found = await self._authenticate(head)
         if found is None:
             return None
         return _Identity(found, login or self._new_login("header"), is_new=login is None)
+
+    async def _renew(self, head: RequestHead, login: Login) -> _Identity | None:
+        """Return who has logged in by the login server, if that gives another access token."""
+        if self._sign_on is None or not login.refresh_token:
+            return None
+        tokens = await self._sign_on.renew(head, login.refresh_token, login.client_id)
+        found = None if tokens is None else await self._authenticate(self._with_token(head, tokens.access_token))
+        if tokens is None or found is None:
+            return None
+        changes = {"token": tokens.access_token, "refresh_token": tokens.refresh_token or login.refresh_token}
+        return _Identity(found, structs.replace(login, **changes), is_new=True)
 
     async def _authenticate(self, head: RequestHead) -> Authentication | None:
         outcome = self._authenticator.authenticate(head)
@@ -224,7 +242,7 @@ class UiService:
     async def _log_in(self, head: RequestHead, token: str) -> Response:
         if not token or not self._takes_tokens or not token.isascii() or not token.isprintable():
             return _html(self._render_login(head, "That is not a token of this server.", is_error=True), status=403)
-        outcome = self._authenticator.authenticate(_with_token(head, token))
+        outcome = self._authenticator.authenticate(self._with_token(head, token))
         found = await outcome if isinstance(outcome, Future) else outcome
         if isinstance(found, Authentication):
             return self._begin(head, structs.replace(self._new_login("token"), token=token))
@@ -235,8 +253,46 @@ class UiService:
         cookie = self._cookies_for(head).keep_login(login)
         if cookie is None:
             return _html(self._render_login(head, "The token is too long for a cookie.", is_error=True), status=403)
-        log.info("a person has logged in to the page by %s", "a link" if login.kind == "local" else "a token")
+        log.info("a person has logged in to the page by %s", _KINDS[login.kind])
         return Response(303, ((b"location", f"{self._root}{PATH}".encode()), cookie, *_PROTECTION, *NO_STORE))
+
+    async def _begin_sign_on(self, head: RequestHead) -> Response:
+        """Send a browser to the login server."""
+        if self._sign_on is None:
+            return self._ask_to_log_in(head)
+        try:
+            url, pending = await self._sign_on.begin(head)
+        except DynamicMcpError as exc:
+            return _html(self._render_login(head, exc.message, is_error=True), status=502)
+        cookie = self._cookies_for(head).keep_pending(pending)
+        assert cookie is not None  # it is short
+        return Response(303, ((b"location", url.encode()), cookie, *_PROTECTION, *NO_STORE))
+
+    async def _finish_sign_on(self, head: RequestHead, query: Mapping[str, str]) -> Response:
+        """Log in a browser that comes back from the login server."""
+        cookies = self._cookies_for(head)
+        pending = cookies.read_pending(head)
+        if self._sign_on is None or pending is None:
+            body = self._render_login(head, "The login was not begun in this browser.", is_error=True)
+            return _html(body, status=403)
+        try:
+            tokens = await self._sign_on.finish(head, query, pending)
+        except DynamicMcpError as exc:
+            body = self._render_login(head, f"{exc.message}.", is_error=True)
+            return _html(body, (cookies.forget_pending(),), status=403)
+        login = structs.replace(
+            self._new_login("sign-on"),
+            token=tokens.access_token,
+            refresh_token=tokens.refresh_token,
+            client_id=pending.client_id,
+        )
+        return self._begin(head, login)
+
+    def _with_token(self, head: RequestHead, token: str) -> RequestHead:
+        """Return the head as if a client had sent this token to the MCP endpoint, which tokens are for."""
+        headers = {**head.headers, b"authorization": f"Bearer {token}".encode()}
+        repeated = head.repeated - {b"authorization"}
+        return structs.replace(head, headers=headers, repeated=repeated, target=self._endpoint)
 
     def _new_login(self, kind: str) -> Login:
         now = self._clock()
@@ -250,6 +306,7 @@ class UiService:
 
     def _render_login(self, head: RequestHead, text: str = "", *, is_error: bool = False) -> bytes:
         values = {"text": text, "is_error": is_error, "takes_tokens": self._takes_tokens}
+        values["signs_on"] = self._sign_on is not None
         return self._renderer.render("login.html", {**self._plain_values(), **values})
 
     def _refuse_foreign(self, head: RequestHead) -> Response | None:
@@ -401,6 +458,7 @@ class UiService:
 
 _URL_CHARACTERS = "/?=&%:+,~!*'();@$-_."
 _LONGEST_NOTICE = 1000
+_KINDS = {"local": "a link", "token": "a token", "sign-on": "the login server"}
 
 
 def _list_sections() -> list[type[Section]]:
@@ -411,12 +469,6 @@ def _list_sections() -> list[type[Section]]:
 
 def _html(body: bytes, more: Sequence[tuple[bytes, bytes]] = (), status: int = 200) -> Response:
     return Response(status, (*_HTML, *more), body)
-
-
-def _with_token(head: RequestHead, token: str) -> RequestHead:
-    """Return the head as if a client had sent the token with it."""
-    headers = {**head.headers, b"authorization": f"Bearer {token}".encode()}
-    return structs.replace(head, headers=headers, repeated=head.repeated - {b"authorization"})
 
 
 def _read_pairs(text: bytes) -> dict[str, str]:
