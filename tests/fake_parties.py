@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from hashlib import sha256
 from typing import Any
 
 from msgspec import Raw
@@ -196,6 +197,9 @@ class OtherReplicas:
 
     async def find_opened_apps(self, key: str) -> list[str]:
         return []
+
+    def derive_key(self, purpose: bytes) -> bytes:
+        return sha256(purpose).digest()
 
     def describe(self) -> ReplicaStatus:
         raise NotImplementedError

@@ -295,6 +295,10 @@ class Replicas(Protocol):
         """Return the groups of which a client without a session has read a page elsewhere; `key` says who it is."""
         ...
 
+    def derive_key(self, purpose: bytes) -> bytes:
+        """Return a key of 32 bytes that all of these processes have, and that is for this purpose alone."""
+        ...
+
     def describe(self) -> ReplicaStatus: ...
 
 

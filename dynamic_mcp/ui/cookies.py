@@ -1,8 +1,8 @@
 """The cookie that keeps a person logged in: sealed, so that it says nothing, and no process has to remember it.
 
-The key is in a private file of the state directory, which all processes of the user share; without the file, all
-cookies are worthless. A person who has shown a token is asked for it with each request again, inside of the cookie:
-one that is revoked or expires ends the login with it.
+The key is in a private file of the state directory, which all processes of the user share, or replicas have the same
+one; with another key, all cookies are worthless. A person who has shown a token is asked for it with each request
+again, inside of the cookie: one that is revoked or expires ends the login with it.
 """
 
 from __future__ import annotations

@@ -30,6 +30,7 @@ from dynamic_mcp.face.http.responses import EVENTS, NO_STORE, Headers
 from dynamic_mcp.features.table import FEATURES
 from dynamic_mcp.identity import LOCAL_USER, Authentication
 from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.proxy.request import Replicas
 from dynamic_mcp.ui.cookies import Cookies, Login, Notice, load_key
 from dynamic_mcp.ui.links import LoginLinks
 from dynamic_mcp.ui.now import NowSection
@@ -87,7 +88,7 @@ class UiService:
         self._persons = Persons(proxy, clock)
         self._section_types = _list_sections() if sections is None else sections
         self._sections: dict[str, Section] = {}
-        self._cookies: dict[bool, Cookies] = {}
+        self._cookies: dict[tuple[Replicas | None, bool], Cookies] = {}
         self._streams = 0
 
     def configure(self, config: Config, http: Http, authenticator: Authenticator, base_url: str) -> None:
@@ -109,8 +110,7 @@ class UiService:
             self._context.sections = tuple(self._sections.values())
         else:
             self._context.config, self._context.http, self._context.base_url = config, http, base_url
-        key = load_key(self._state_folder)
-        self._cookies = {each: Cookies(key, self._config_id, is_secure=each) for each in (False, True)}
+        self._cookies.clear()
 
     @property
     def is_watched(self) -> bool:
@@ -418,7 +418,14 @@ class UiService:
         return Response(200, ((b"content-type", kind), *_PROTECTION, *_FOR_GOOD), content)
 
     def _cookies_for(self, head: RequestHead) -> Cookies:
-        return self._cookies[head.is_secure or self._base_url.startswith("https:")]
+        is_secure = head.is_secure or self._base_url.startswith("https:")
+        place = (self._proxy.replicas, is_secure)
+        cookies = self._cookies.get(place)
+        if cookies is None:
+            replicas = self._proxy.replicas
+            key = load_key(self._state_folder) if replicas is None else replicas.derive_key(_COOKIES)
+            cookies = self._cookies[place] = Cookies(key, self._config_id, is_secure=is_secure)
+        return cookies
 
     # --- events ----------------------------------------------------------------------------------------
 
@@ -458,6 +465,7 @@ class UiService:
 
 _URL_CHARACTERS = "/?=&%:+,~!*'();@$-_."
 _LONGEST_NOTICE = 1000
+_COOKIES = b"cookies of the page"
 _KINDS = {"local": "a link", "token": "a token", "sign-on": "the login server"}
 
 

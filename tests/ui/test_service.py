@@ -16,6 +16,7 @@ from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.ui.cookies import IDLE_S, LONGEST_S
 from dynamic_mcp.ui.links import VALID_S
 from dynamic_mcp.ui.section import Redirect, Reply, Section, View, Visit
+from tests.fake_parties import OtherReplicas
 from tests.fakes import FakeUpstream, Opener, config_of, group_config
 from tests.program import BOUND_S
 from tests.ui.site import TOKENS, Browser, Site, bearer_http, site_of
@@ -431,3 +432,18 @@ async def test_five_hundred_groups_are_paged_and_found_by_their_names(tmp_path: 
         assert "group-050" not in page.text
         assert "group-499" in last.text
         assert len(found.document.find("tr", **{"data-row": ""})) == 10
+
+
+async def test_a_login_at_one_replica_counts_at_the_others(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    config = config_of(file=tmp_path / "config.json", ui=ROLES)
+    async with site_of(tmp_path / "one") as one, site_of(tmp_path / "two") as two:
+        for site in (one, two):
+            site.proxy.join_replicas(OtherReplicas())
+            site.configure(config, bearer_http())
+        eve, there = await one.person("eve"), two.browser()
+
+        there.cookies = dict(eve.cookies)
+
+        assert (await there.get("/ui")).status == 200

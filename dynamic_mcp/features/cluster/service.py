@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import logging
 import time
 from collections.abc import Callable, Coroutine, Sequence
@@ -77,6 +78,7 @@ class ClusterService:
         self._own = own or OwnReplica()
         self._clock = wall_clock
         self._ids = SessionIds(settings.replica, settings.keys)
+        self._key = settings.keys[0].encode()
         self.task_ids = ClientIds(settings.replica, settings.keys, b"task ids")
         self.result_ids = ClientIds(settings.replica, settings.keys, b"result ids")
         self._signer = HopSigner(settings.replica, settings.keys, wall_clock)
@@ -208,6 +210,9 @@ class ClusterService:
             key = request.head.target.removeprefix(_OPENED_APPS).decode("ascii", "replace")
             return Response(200, JSON, wire.encode(self._own.find_opened_apps(key)))
         return request
+
+    def derive_key(self, purpose: bytes) -> bytes:
+        return hmac.digest(self._key, purpose, "sha256")
 
     def describe(self) -> ReplicaStatus:
         peers = self.peers
