@@ -296,6 +296,7 @@ FEATURES = (
         steps={"approval": "step:AskForApproval"},
         check="check",
         status="status",
+        page="page",
         state=(StatePlace("approvals"),),  # with the arguments of calls
         choice_keys={"deny": "n", "once": "y", "hour": "h", "session": "s"},  # as `approve watch` has them
         commands=(FeatureCommand("approve", "Approve"),),
