@@ -156,6 +156,7 @@ FEATURES = (
         observer="observer",
         observes_commands=True,
         check="check",
+        page="page",
         change_listener="commands.recording",
         state=(  # calls are in one of the first two at each moment
             StatePlace("audit/open", is_secret=False),
