@@ -11,7 +11,6 @@ from pathlib import Path
 from msgspec import Raw
 from msgspec.structs import replace
 
-from dynamic_mcp.cli import strict_json
 from dynamic_mcp.cli.created_tokens import tokens_of
 from dynamic_mcp.config.access import LOCAL_NAME, AccessKind
 from dynamic_mcp.config.auth import BearerAuth, Jwt, Provider
@@ -23,6 +22,7 @@ from dynamic_mcp.face.auth.token_store import StoredToken
 from dynamic_mcp.identity import LOCAL_USER, Authentication, Principal
 from dynamic_mcp.system.file_reader import decode, read_bytes
 from dynamic_mcp.system.text import os_reason
+from dynamic_mcp.tools import typed_json
 from dynamic_mcp.web.signed_token import read_name
 
 # The kind of credential by the issuer of its principal; all other issuers sign tokens.
@@ -143,7 +143,7 @@ def _read_claims(file: str) -> dict[str, object]:
 
 def _read_object(text: str, option: str) -> dict[str, object]:
     with contextlib.suppress(ValueError):
-        found = strict_json.loads(text)
+        found = typed_json.loads(text)
         if isinstance(found, dict):
             return found
     raise InvalidArguments(f"`{option}` is not a JSON object")

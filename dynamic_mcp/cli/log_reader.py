@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
@@ -18,9 +16,8 @@ from dynamic_mcp.config.location import config_key
 from dynamic_mcp.config.types import parse_seconds
 from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.observe import log_output
+from dynamic_mcp.observe.log_records import Record, parse_record, read_lines
 from dynamic_mcp.system import paths
-
-Record = dict[str, Any]  # Any: JSON
 
 _EVERY_S = 0.5
 _STYLES = {"error": "red", "warning": "yellow", "debug": "dim"}
@@ -70,7 +67,7 @@ def show_logs(context: Invocation, wanted: LogFilter, *, is_following: bool) -> 
     folder = paths.log_dir()
     is_empty = True
     for line in _read_lines(folder, is_following=is_following):
-        record = _parse_record(line)
+        record = parse_record(line)
         if record is not None and wanted.matches(record):
             is_empty = False
             _show(context.out, record)
@@ -84,16 +81,8 @@ def show_logs(context: Invocation, wanted: LogFilter, *, is_following: bool) -> 
 def _read_lines(folder: Path, *, is_following: bool) -> Iterator[str]:
     for file in log_output.find_log_files(folder):
         if file.name != log_output.FILE_NAME:
-            yield from _read_all(file)
-    yield from (_follow if is_following else _read_all)(folder / log_output.FILE_NAME)
-
-
-def _read_all(file: Path) -> Iterator[str]:
-    try:
-        with file.open(encoding="utf-8", errors="replace") as opened:
-            yield from opened
-    except FileNotFoundError:  # just rotated
-        return
+            yield from read_lines(file)
+    yield from (_follow if is_following else read_lines)(folder / log_output.FILE_NAME)
 
 
 def _follow(path: Path) -> Iterator[str]:
@@ -121,14 +110,6 @@ def _is_replaced(path: Path, descriptor: int) -> bool:
         return not os.path.samestat(path.stat(), os.fstat(descriptor))
     except FileNotFoundError:
         return False
-
-
-def _parse_record(line: str) -> Record | None:
-    try:
-        found = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
 
 
 def _show(out: Output, record: Record) -> None:

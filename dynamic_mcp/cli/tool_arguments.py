@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dynamic_mcp.cli import strict_json
 from dynamic_mcp.errors import InvalidArguments, closest
 from dynamic_mcp.system.file_reader import decode, read_bytes
 from dynamic_mcp.system.text import os_reason
+from dynamic_mcp.tools import typed_json
 
 Schema = Mapping[str, Any]  # Any: JSON schemas from servers
 
@@ -227,7 +227,7 @@ def _guess(text: str) -> object:
 
 def _parse_json_or_none(text: str) -> Any:  # Any: JSON
     try:
-        return strict_json.loads(text)
+        return typed_json.loads(text)
     except ValueError:
         return None
 
@@ -235,7 +235,7 @@ def _parse_json_or_none(text: str) -> Any:  # Any: JSON
 def _parse_json(text: str, word: str) -> object:
     source = read_file_value(text, word) if is_file_value(text) else text
     try:
-        return strict_json.loads(source)
+        return typed_json.loads(source)
     except ValueError as exc:
         raise InvalidArguments(f"`{word}`: not JSON: {exc}") from exc
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from msgspec import Raw
 from msgspec.structs import replace
 
-from dynamic_mcp.cli import content_view, strict_json
+from dynamic_mcp.cli import content_view
 from dynamic_mcp.cli.client import CommandClient, with_timeout
 from dynamic_mcp.cli.client_opener import open_client
 from dynamic_mcp.cli.invocation import Invocation
@@ -23,7 +23,7 @@ from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.system.file_reader import LARGEST_BYTES
 from dynamic_mcp.system.shell import format_command
-from dynamic_mcp.tools import meta_tools
+from dynamic_mcp.tools import meta_tools, typed_json
 
 _ERROR_CODE = UpstreamError.exit_code
 
@@ -90,7 +90,7 @@ def build_arguments(tool: Raw, options: CallOptions) -> object:
         case (text,) if text.lstrip().startswith("{"):
             return _parse_object(text.encode("utf-8", "surrogateescape"), "the argument")
     schema = wire.value(wire.members(tool).get("inputSchema", wire.EMPTY_OBJECT))
-    return Raw(strict_json.dumps(parse_arguments(options.arguments, schema if isinstance(schema, dict) else {})))
+    return Raw(typed_json.dumps(parse_arguments(options.arguments, schema if isinstance(schema, dict) else {})))
 
 
 def _read_stdin() -> bytes:
@@ -119,7 +119,7 @@ async def _find_tools(client: CommandClient, options: CallOptions) -> Mapping[st
 def _parse_object(data: bytes, where: str) -> Raw:
     """Return the bytes unchanged, so that numbers keep their digits. Raises InvalidArguments."""
     try:
-        found = strict_json.loads(data)
+        found = typed_json.loads(data)
     except ValueError as exc:
         raise InvalidArguments(f"{where} is not JSON: {exc}", hint='quote it: \'{"key": "value"}\'') from exc
     if not isinstance(found, dict):

@@ -33,6 +33,7 @@ SCRIPT = "script"
 """The kind of a question about a script; others are those of lists."""
 # A call with larger arguments cannot be shown to a user.
 MOST_BYTES = 16 << 20
+LONGEST_REASON = 1000
 _LOCK_WITHIN_S = 5.0
 _SUFFIX = ".json"
 _LOCK = "lock"

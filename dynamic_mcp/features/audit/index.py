@@ -15,14 +15,27 @@ from datetime import datetime
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from dynamic_mcp.features.audit import days, query
+from dynamic_mcp.features.audit.chain import AuditLine
 from dynamic_mcp.features.audit.days import DAMAGED_EVENT, LinePlace, StoredLine, read_places, read_whole_lines
-from dynamic_mcp.features.audit.query import NO_ERRORS, CallCount, LineFilter, Subject, pace_of
+from dynamic_mcp.features.audit.query import (
+    CALLS,
+    HOUR_MS,
+    MINUTE_MS,
+    NO_ERRORS,
+    CallCount,
+    LineCursor,
+    LineFilter,
+    Subject,
+    UseCount,
+    digest_of,
+    pace_of,
+)
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.database_file import DatabaseFile, transaction
 
@@ -34,7 +47,7 @@ log = logging.getLogger(__name__)
 Progress = Callable[[int, int], None]
 
 _CANNOT_KEEP = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR}
-_FORMAT = 1
+_FORMAT = 2
 # Another command has the file for a second while it adds lines.
 _BUSY_S = 60.0
 _SCHEMA = """
@@ -52,27 +65,46 @@ CREATE TABLE IF NOT EXISTS lines (
   size INTEGER NOT NULL, event INTEGER NOT NULL, who INTEGER NOT NULL, client INTEGER NOT NULL, grp INTEGER NOT NULL,
   name INTEGER NOT NULL, shown INTEGER NOT NULL, config INTEGER NOT NULL, decision INTEGER NOT NULL,
   failed INTEGER NOT NULL, denied INTEGER NOT NULL, took INTEGER NOT NULL, pace INTEGER NOT NULL,
-  bytes INTEGER NOT NULL);
+  bytes INTEGER NOT NULL, issuer INTEGER NOT NULL, outcome INTEGER NOT NULL, own INTEGER NOT NULL,
+  parent INTEGER NOT NULL, approval INTEGER NOT NULL, trace INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS uses (
+  kind INTEGER NOT NULL, config INTEGER NOT NULL, at INTEGER NOT NULL, a INTEGER NOT NULL, b INTEGER NOT NULL,
+  file INTEGER NOT NULL, calls INTEGER NOT NULL, failed INTEGER NOT NULL, bytes INTEGER NOT NULL,
+  PRIMARY KEY (kind, config, at, a, b, file)) WITHOUT ROWID;
 """
-# Created after the first lines, which are added faster without. The last two cover the statistics.
+_IN_TIME = "at, event, who, issuer, client, grp, name, shown, config, decision, outcome, failed, took, bytes"
+# Created after the first lines, which are added faster without. `lines_who` and `lines_grp` cover the statistics,
+# `lines_use` and `lines_person` all filters, in the order of time. The last ones find lines that belong together.
 _ORDER = (
     "CREATE INDEX IF NOT EXISTS lines_at ON lines (at)",
     "CREATE INDEX IF NOT EXISTS lines_who ON lines (who, pace, at, event, config, failed, denied, bytes)",
     "CREATE INDEX IF NOT EXISTS lines_grp ON lines (grp, name, pace, at, event, config, failed, denied, bytes)",
+    f"CREATE INDEX IF NOT EXISTS lines_use ON lines ({_IN_TIME})",
+    f"CREATE INDEX IF NOT EXISTS lines_person ON lines (issuer, who, {_IN_TIME.replace('who, issuer, ', '')})",
+    "CREATE INDEX IF NOT EXISTS lines_own ON lines (own)",
+    "CREATE INDEX IF NOT EXISTS lines_parent ON lines (parent) WHERE parent",
+    "CREATE INDEX IF NOT EXISTS lines_approval ON lines (approval) WHERE approval",
+    "CREATE INDEX IF NOT EXISTS lines_trace ON lines (trace) WHERE trace",
 )
 # Lines in one transaction, during which other commands cannot write.
 _BATCH = 50_000
 _MARK_BYTES = 80
 _COLUMNS = (
-    "at, file, start, size, event, who, client, grp, name, shown, config, decision, failed, denied, took, pace, bytes"
+    "at, file, start, size, event, who, client, grp, name, shown, config, decision, failed, denied, took, pace,"
+    " bytes, issuer, outcome, own, parent, approval, trace"
 )
-_INSERT = f"INSERT INTO lines ({_COLUMNS}) VALUES ({', '.join('?' * 17)})"  # noqa: S608 - no text of others
+_INSERT = f"INSERT INTO lines ({_COLUMNS}) VALUES ({', '.join('?' * 23)})"  # noqa: S608 - no text of others
+_ADD_USES = (
+    "INSERT INTO uses VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE"
+    " SET calls = calls + excluded.calls, failed = failed + excluded.failed, bytes = bytes + excluded.bytes"
+)
 
 
 class AuditIndex:
     """The index of the log in a directory. Raises OSError if the log cannot be read."""
 
     def __init__(self, directory: Path) -> None:
+        self.is_in_memory = False
         self._directory = directory
         self._database = _database_for(directory)
         self._identity = 0
@@ -94,6 +126,69 @@ class AuditIndex:
             places = self._work(lambda: list(query.find_places(self._connection, wanted, most)))
             return read_places(self._directory, places)
         return read_places(self._directory, query.find_places(self._connection, wanted))
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it can be asked: not before it has all lines for the first time."""
+        wanted = "SELECT count(*) FROM sqlite_master WHERE type = 'index' AND name LIKE 'lines\\_%' ESCAPE '\\'"
+        found: int = self._connection.execute(wanted).fetchone()[0]
+        return found == len(_ORDER)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether its file is still there, and not another one."""
+        try:
+            return self._database.file.stat().st_ino == self._identity
+        except OSError:
+            return False
+
+    def find_page(
+        self, wanted: LineFilter, most: int, before: LineCursor | None = None
+    ) -> list[tuple[LineCursor, StoredLine]]:
+        """Return the last matching lines before a place, the newest first."""
+        found = self._work(lambda: query.find_page(self._connection, wanted, most, before))
+        lines = ((cursor, next(read_places(self._directory, [place]), None)) for cursor, place in found)
+        return [(cursor, line) for cursor, line in lines if line is not None]
+
+    def find_newest(self, wanted: LineFilter) -> LineCursor | None:
+        """Return the place of the last matching line."""
+        found = self._work(lambda: query.find_page(self._connection, wanted, 1))
+        return found[0][0] if found else None
+
+    def find_by_id(self, id: str) -> StoredLine | None:
+        """Return the line with this id."""
+        return next((each for each in self._find_ids("own", id, 10) if each.record.id == id), None)
+
+    def find_story(self, line: AuditLine, most: int) -> list[StoredLine]:
+        """Return the lines that belong to one, the oldest first: its script and what that has called, the approval
+        and the trace."""
+        found = [*self._find_ids("parent", line.id, most), *self._find_ids("own", line.parent, most)]
+        for column in ("parent", "approval", "trace"):
+            value: str = getattr(line, column)
+            found += [each for each in self._find_ids(column, value, most) if getattr(each.record, column) == value]
+        known = {each.record.id: each for each in found if each.line is not None and each.record.id != line.id}
+        return sorted(known.values(), key=lambda each: (each.record.at, each.record.n))[:most]
+
+    def _find_ids(
+        self, column: Literal["own", "parent", "approval", "trace"], id: str, most: int
+    ) -> list[StoredLine]:
+        if not id:
+            return []
+        return [*read_places(self._directory, self._work(lambda: query.find_ids(self._connection, column, id, most)))]
+
+    def find_begin(self) -> int | None:
+        """Return the time of the oldest line, in milliseconds since 1970."""
+        return self._work(lambda: query.find_begin(self._connection))
+
+    def count_steps(self, wanted: LineFilter, begin: int, end: int, steps: int) -> list[UseCount]:
+        """Return the number of matching lines in each step of a time; of calls alone, they are counted already."""
+        if wanted == LineFilter(only_calls=True, config=wanted.config, since=wanted.since, until=wanted.until):
+            return self._work(lambda: query.count_minutes(self._connection, wanted.config, begin, end, steps))
+        return self._work(lambda: query.count_steps(self._connection, wanted, begin, end, steps))
+
+    def count_uses(self, wanted: LineFilter, by: Literal["tool", "client"], most: int) -> list[UseCount]:
+        """Return the most used tools, or the clients with most calls, since a time, by `config` and `owner` alone."""
+        return self._work(lambda: query.count_uses(self._connection, wanted, by, most))
 
     def count(self, wanted: LineFilter) -> int:
         """Return the number of matching lines."""
@@ -156,6 +251,7 @@ class AuditIndex:
             self._identity = self._database.file.stat().st_ino
         except (sqlite3.OperationalError, OSError) as exc:
             log.info("the index of the audit log cannot be written and is built in memory: %s", exc)
+            self.is_in_memory = True
             return self._database.open_in_memory()
         return connection
 
@@ -172,6 +268,7 @@ class AuditIndex:
         self._connection.close()
         if isinstance(exc, sqlite3.OperationalError) and exc.sqlite_errorcode & 0xFF in _CANNOT_KEEP:
             log.info("the index of the audit log cannot be written and is built in memory: %s", exc)
+            self.is_in_memory = True
             self._connection = self._database.open_in_memory()
         elif isinstance(exc, sqlite3.OperationalError) and exc.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
             raise exc
@@ -228,7 +325,12 @@ class _IndexedLine(Struct, frozen=True, gc=False):
     at: datetime
     event: str = ""
     outcome: str = "success"
+    id: str = ""
+    issuer: str = ""
     subject: str = ""
+    trace: str = ""
+    parent: str = ""
+    approval: str = ""
     client: str = ""
     config: str = ""
     group: str = ""
@@ -241,6 +343,8 @@ class _IndexedLine(Struct, frozen=True, gc=False):
 
 
 _decode = msgspec.json.Decoder(_IndexedLine).decode
+# What follows the event of a line that cannot be read: it has failed, and nothing else is known.
+_DAMAGED = (0, 0, 0, 0, 0, 0, 0, 1, *(0,) * 10)
 
 
 def _read_files(connection: sqlite3.Connection) -> dict[str, _IndexedFile]:
@@ -253,6 +357,7 @@ def _forget(connection: sqlite3.Connection, ids: list[int]) -> None:
     """Remove files and their lines from the index, in a transaction."""
     marks = ", ".join("?" * len(ids))
     connection.execute(f"DELETE FROM lines WHERE file IN ({marks})", ids)  # noqa: S608 - no text of others
+    connection.execute(f"DELETE FROM uses WHERE file IN ({marks})", ids)  # noqa: S608
     connection.execute(f"DELETE FROM files WHERE id IN ({marks})", ids)  # noqa: S608
 
 
@@ -293,6 +398,7 @@ class _FileIndexer:
         lines = list(itertools.islice(read_whole_lines(file, record.done), _BATCH))
         rows = list(self._rows(record, lines))
         self._connection.executemany(_INSERT, rows)
+        self._connection.executemany(_ADD_USES, self._count_uses(record, rows))
         done, mark, head = record.done, record.mark, record.head
         if lines:
             start, last = lines[-1]
@@ -324,7 +430,7 @@ class _FileIndexer:
                 row = _decode(data)
                 before = at = int(row.at.timestamp() * 1000 + 0.5)
             except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, OverflowError):
-                yield (before, file, start, len(data), word(DAMAGED_EVENT), 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0)
+                yield (before, file, start, len(data), word(DAMAGED_EVENT), *_DAMAGED)
                 continue
             yield (
                 at,
@@ -344,7 +450,27 @@ class _FileIndexer:
                 int(row.ms * 1000),
                 pace_of(row.ms - row.wait_ms),  # a person's time says nothing of a tool
                 row.result_bytes,
+                word(row.issuer),
+                word(row.outcome),
+                digest_of(row.id),
+                digest_of(row.parent),
+                digest_of(row.approval),
+                digest_of(row.trace),
             )
+
+    def _count_uses(self, record: _IndexedFile, rows: list[tuple[int, ...]]) -> Iterator[tuple[int, ...]]:
+        """Yield how much was used in each minute, and of each tool and by each client in each hour."""
+        calls = {self._word(each) for each in CALLS}
+        counts: dict[tuple[int, ...], list[int]] = {}
+        for at, _, _, _, event, _, client, group, name, _, config, _, failed, _, _, _, size, *_ in rows:
+            if event in calls:
+                minute, hour = at - at % MINUTE_MS, at - at % HOUR_MS
+                for key in ((0, config, minute, 0, 0), (1, config, hour, group, name), (2, config, hour, client, 0)):
+                    count = counts.setdefault(key, [0, 0, 0])
+                    count[0] += 1
+                    count[1] += failed
+                    count[2] += size
+        return ((*key, record.id, *count) for key, count in counts.items())
 
     def _word(self, text: str) -> int:
         found = self._words.get(text)

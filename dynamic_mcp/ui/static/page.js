@@ -87,7 +87,7 @@ async function take(state) {
 }
 
 function listen() {
-  const path = `${root.dataset.base}/events?section=${encodeURIComponent(root.dataset.section)}`;
+  const path = `${root.dataset.base}/events?section=${encodeURIComponent(root.dataset.section)}&path=${encodeURIComponent(location.pathname)}`;
   const stream = new EventSource(path);
   stream.addEventListener("state", (event) => take(JSON.parse(event.data)));
   stream.addEventListener("open", () => { changes = 0; });

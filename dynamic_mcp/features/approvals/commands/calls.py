@@ -11,7 +11,6 @@ from pathlib import Path
 
 import click
 
-from dynamic_mcp.cli import strict_json
 from dynamic_mcp.cli.agreement import require_person
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
@@ -21,7 +20,9 @@ from dynamic_mcp.config.old_names import Renaming
 from dynamic_mcp.errors import ConfigError, DynamicMcpError, InvalidArguments, NotFound, closest
 from dynamic_mcp.features.approvals.client import ApprovalClient
 from dynamic_mcp.features.approvals.commands import view
+from dynamic_mcp.features.approvals.edit import MOST_BYTES, parse_arguments
 from dynamic_mcp.features.approvals.store import (
+    LONGEST_REASON,
     SCRIPT,
     ApprovalAnswer,
     ApprovalDecision,
@@ -36,9 +37,7 @@ from dynamic_mcp.system.file_reader import decode, encoding_of, read_bytes
 from dynamic_mcp.system.os_user import os_user
 from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.system.text import escape
-
-_LONGEST_REASON = 1000
-_MOST_BYTES = 8 << 20
+from dynamic_mcp.tools import typed_json
 
 
 def list_pending(context: Invocation) -> None:
@@ -89,8 +88,8 @@ def _may_allow(context: Invocation, pending: QueuedApproval, scope: Scope) -> bo
 
 def deny_call(context: Invocation, id: str, reason: str) -> None:
     """Deny a call. Raises DynamicMcpError."""
-    if len(reason) > _LONGEST_REASON:
-        raise InvalidArguments(f"a reason has {_LONGEST_REASON} characters at most")
+    if len(reason) > LONGEST_REASON:
+        raise InvalidArguments(f"a reason has {LONGEST_REASON} characters at most")
     pending = find(id)
     send(context, pending, ApprovalDecision(id=pending.id, verdict="deny", reason=reason, by=os_user()))
 
@@ -161,7 +160,7 @@ def edit_call(context: Invocation, id: str, typed: str | None, *, is_sure: bool)
         require_person("approve edit", seen="the call", is_sure=False)
     pending = find(id)
     if typed is not None:
-        arguments = _parse_arguments(sys.stdin.read(_MOST_BYTES + 1) if typed == "-" else typed)
+        arguments = parse_arguments(sys.stdin.read(MOST_BYTES + 1) if typed == "-" else typed)
         _confirm_and_send(context, pending, arguments, is_sure=is_sure or typed == "-")
         return
     edit_in_editor(context, pending)
@@ -173,7 +172,7 @@ def edit_in_editor(context: Invocation, pending: QueuedApproval) -> None:
     while True:
         text = _run_editor(text)
         try:
-            _confirm_and_send(context, pending, _parse_arguments(text), is_sure=False)
+            _confirm_and_send(context, pending, parse_arguments(text), is_sure=False)
             return
         except InvalidArguments as exc:
             context.out.print_error(str(exc))
@@ -190,21 +189,8 @@ def _confirm_and_send(context: Invocation, pending: QueuedApproval, arguments: o
         if not click.confirm("Allow it once with these arguments?", default=False, err=True):
             context.out.say(f"{pending.id} still waits")
             return
-    encoded = strict_json.dumps(arguments)
+    encoded = typed_json.dumps(arguments)
     send(context, pending, ApprovalDecision(id=pending.id, verdict="allow", by=os_user(), arguments=encoded))
-
-
-def _parse_arguments(text: str) -> dict[str, object]:
-    """Return the arguments. Raises InvalidArguments."""
-    if len(text) > _MOST_BYTES:
-        raise InvalidArguments("the arguments are too large")
-    try:
-        value = strict_json.loads(text)
-    except ValueError as exc:
-        raise InvalidArguments(f"the arguments are not JSON: {exc}") from exc
-    if not isinstance(value, dict):
-        raise InvalidArguments("the arguments must be a JSON object")
-    return value
 
 
 def _run_editor(text: str) -> str:
@@ -220,7 +206,7 @@ def _run_editor(text: str) -> str:
                 f"the editor failed: {exc.message}; nothing was sent",
                 hint="set `$EDITOR`, or give the arguments with `--args`",
             ) from exc
-        data = read_bytes(file, most=_MOST_BYTES)
+        data = read_bytes(file, most=MOST_BYTES)
         return data.decode(encoding_of(data), "replace").removeprefix("\ufeff")
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from dynamic_mcp.cli.output import Output
-from dynamic_mcp.config import secrets
 from dynamic_mcp.config.access import DEFAULT, DEFAULT_TEXT
+from dynamic_mcp.features.approvals.edit import compare
 from dynamic_mcp.features.approvals.store import QueuedApproval, arguments_of
 from dynamic_mcp.identity import LOCAL
 from dynamic_mcp.system.blank import format_json, reveal
@@ -64,23 +63,10 @@ def show_details(
 
 def show_difference(out: Output, old: object, new: object) -> bool:
     """Print how arguments differ, with secrets masked; return whether they differ."""
-    lines = format_json(old), format_json(new)
-    # a secret takes one line, like its mask
-    hidden = [secrets.mask_values(each, mask=secrets.count_hidden) for each in (old, new)]
-    shown = format_json(hidden[0]), format_json(hidden[1])
-    for changes in difflib.SequenceMatcher(None, *lines).get_grouped_opcodes(3):
-        for kind, start, end, new_start, new_end in changes:
-            if kind == "equal":
-                _show_lines(out, " ", shown[0][start:end])
-                continue
-            _show_lines(out, "-", shown[0][start:end])
-            _show_lines(out, "+", shown[1][new_start:new_end])
-    return lines[0] != lines[1]
-
-
-def _show_lines(out: Output, sign: str, lines: Sequence[str]) -> None:
-    for line in lines:
+    lines = compare(old, new)
+    for sign, line in lines:
         out.print_line(f"{sign} {line}", _STYLES.get(sign, ""))
+    return bool(lines)
 
 
 def who(pending: QueuedApproval) -> str:

@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from datetime import datetime, timedelta
+from datetime import datetime
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -22,14 +22,13 @@ from msgspec import Struct
 from dynamic_mcp import __version__
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
-from dynamic_mcp.config.flaws import FlawError
-from dynamic_mcp.config.types import parse_seconds
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments
 from dynamic_mcp.features.audit.chain import AuditLine
 from dynamic_mcp.features.audit.days import StoredLine
 from dynamic_mcp.features.audit.export import export
 from dynamic_mcp.features.audit.index import AuditIndex
 from dynamic_mcp.features.audit.query import CallCount, LineFilter, Subject, ms_of
+from dynamic_mcp.features.audit.times import parse_duration, parse_time
 from dynamic_mcp.system import file_reader, paths
 from dynamic_mcp.system.text import escape, pluralize
 
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from dynamic_mcp.cli.output import Progress
     from dynamic_mcp.features.audit.config import Audit
 
-_TIME_HINT = "write a time until now such as `90s`, `1h` or `2d`, or a time: `2026-11-23` or `2026-11-23T14:00`"
 # Fewer bytes are read before a person wonders.
 _SOON_READ = 10_000_000
 _FOLLOW_EVERY_S = 0.5
@@ -80,7 +78,7 @@ class LineOptions(Struct, frozen=True, kw_only=True):
             decision=self.decision or "",
             config="" if config is None else str(config),
             only_errors=self.errors,
-            slow_ms=None if self.slow is None else _parse_duration("--slow", self.slow) * 1000,
+            slow_ms=None if self.slow is None else parse_duration("--slow", self.slow) * 1000,
         )
 
     def parse_count(self) -> int | None:
@@ -90,31 +88,6 @@ class LineOptions(Struct, frozen=True, kw_only=True):
         if not self.count.isascii() or not self.count.isdigit() or not 0 < int(self.count[:10]) < 10**9:
             raise InvalidArguments(f"`-n {self.count}` is not a number of lines", hint="`-n all` shows all")
         return int(self.count)
-
-
-def parse_time(option: str, text: str, now: float, *, is_end: bool = False) -> float:
-    """Return the seconds since 1970 of a time until now, or of a date or time, which is local without a zone.
-
-    A date is its beginning, or its end. Raises InvalidArguments.
-    """
-    try:
-        return now - parse_seconds(text)
-    except FlawError as exc:
-        flaw = exc
-    try:
-        parsed = datetime.fromisoformat(text.strip())
-        if len(text.strip()) <= len("2026-11-23") and is_end:
-            parsed += timedelta(days=1)
-        return parsed.timestamp()
-    except (ValueError, OverflowError, OSError):
-        raise InvalidArguments(f"`{option} {text}` is not a time", hint=_TIME_HINT) from flaw
-
-
-def _parse_duration(option: str, text: str) -> float:
-    try:
-        return parse_seconds(text)
-    except FlawError as exc:
-        raise InvalidArguments(f"`{option}` {exc}", hint=exc.hint) from exc
 
 
 def find_settings(context: Invocation) -> Audit | None:

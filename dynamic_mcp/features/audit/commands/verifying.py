@@ -13,8 +13,8 @@ from dynamic_mcp.features.audit.commands.lines import (
     describe_count,
     find_directory,
     find_settings,
-    parse_time,
 )
+from dynamic_mcp.features.audit.times import parse_time
 from dynamic_mcp.features.audit.verify import Verification, Verifier
 from dynamic_mcp.system.file_reader import read_bytes
 from dynamic_mcp.system.text import escape, pluralize
