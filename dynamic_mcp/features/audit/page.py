@@ -139,7 +139,7 @@ class CallsSection(Section):
                     for number, each in enumerate(points)
                 ),
                 tuple(
-                    UsageCount(" ".join(filter(None, reversed(each.key))), each.calls, each.errors, each.bytes)
+                    UsageCount(" of ".join(filter(None, reversed(each.key))), each.calls, each.errors, each.bytes)
                     for each in index.count_uses(wanted, "tool", _MOST_USED)
                 ),
                 tuple(
