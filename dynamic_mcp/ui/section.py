@@ -18,6 +18,7 @@ from dynamic_mcp.face.http.exchange import Response
 from dynamic_mcp.identity import Authentication
 from dynamic_mcp.proxy.client_group import ViewedGroup
 from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.proxy.request import Event
 
 
 class UiContext(Struct):
@@ -190,6 +191,12 @@ class Section:
     async def find_usage(self, visit: Visit, span_s: float, steps: int) -> Usage | None:
         """Return what this person may see of the calls of the last `span_s` seconds; None if it is not known."""
         return None
+
+    def note(self, visit: Visit, event: str, members: Mapping[str, object]) -> None:
+        """Record what a person has done that is no request of a client, as the commands record it."""
+        who, principal = visit.authentication, visit.authentication.principal
+        identity = {"issuer": principal.issuer, "subject": principal.subject, "provider": who.provider}
+        self.context.proxy.note(Event(event, {**members, **identity}))
 
     async def close(self) -> None:
         """Release what it has opened."""
