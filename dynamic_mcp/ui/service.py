@@ -30,6 +30,7 @@ from dynamic_mcp.face.http.responses import EVENTS, NO_STORE, Headers
 from dynamic_mcp.features.table import FEATURES
 from dynamic_mcp.identity import LOCAL_USER, Authentication
 from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.ui.connect import ConnectSection
 from dynamic_mcp.ui.cookies import Cookies, Login, Notice, load_key
 from dynamic_mcp.ui.links import LoginLinks
 from dynamic_mcp.ui.now import NowSection
@@ -40,7 +41,7 @@ from dynamic_mcp.ui.section import Redirect, Reply, Section, UiContext, View, Vi
 log = logging.getLogger(__name__)
 
 PATH = "/ui"
-_KERNEL_SECTIONS: tuple[type[Section], ...] = (NowSection,)
+_KERNEL_SECTIONS: tuple[type[Section], ...] = (NowSection, ConnectSection)
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self';"
     " form-action 'self'; frame-ancestors 'none'; base-uri 'none'; require-trusted-types-for 'script'"
