@@ -30,12 +30,12 @@ from dynamic_mcp.system.own_program import find_own_program
 from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.ui.own_logins import OwnLogins
 from dynamic_mcp.ui.own_tokens import OwnTokens
-from dynamic_mcp.ui.section import Need, Redirect, Reply, Section, UiContext, View, Visit
+from dynamic_mcp.ui.section import Need, Redirect, Reply, Section, UiContext, View, Visit, find_page
 
 _TOKENS, _LOGINS = "tokens", "logins"
 _VARIABLE = "DYNAMIC_MCP_TOKEN"
 _LIFETIMES = {"7d": "7 days", "30d": "30 days", "90d": "90 days", "never": "no end"}
-_MOST_TOKENS = 100
+_TOKENS_PER_PAGE = 40
 # The tools that are shown first; all others follow by name.
 _POPULAR = ("cursor", "claude", "claude-desktop", "vscode", "codex", "gemini", "windsurf", "zed", "opencode", "goose")
 
@@ -46,10 +46,7 @@ class _Choice(Struct, frozen=True):
     way: str
     has_token: bool
     profile: str
-
-    @property
-    def query(self) -> Mapping[str, str]:
-        return {"way": self.way, "token": "" if self.has_token else "no", "profile": self.profile}
+    query: Mapping[str, str]
 
 
 class ConnectSection(Section):
@@ -70,6 +67,9 @@ class ConnectSection(Section):
 
     def stamp(self, visit: Visit) -> Hashable:
         return tuple((group.name, group.state) for group in visit.client.groups)
+
+    async def close(self) -> None:
+        await self._logins.close()
 
     async def find_needs(self, visit: Visit) -> Sequence[Need]:
         needed = self._logins.list_needed(visit)
@@ -158,11 +158,9 @@ class ConnectSection(Section):
         way = visit.query.get("way", "url" if self._endpoint else "start")
         way = "start" if (is_here and way == "start") or not self._endpoint else "url"
         wants_token = visit.query.get("token") != "no"
-        return _Choice(
-            way,
-            self._takes_tokens and wants_token and way == "url",
-            profile if profile in self.context.config.profiles else "",
-        )
+        profile = profile if profile in self.context.config.profiles else ""
+        query = {"way": visit.query.get("way", ""), "token": "" if wants_token else "no", "profile": profile}
+        return _Choice(way, self._takes_tokens and wants_token and way == "url", profile, query)
 
     @property
     def _takes_tokens(self) -> bool:
@@ -223,9 +221,12 @@ class ConnectSection(Section):
         if not self._tokens.are_accepted:
             return None
         tokens = await self._tokens.load(visit)
+        pages = max(-(-len(tokens) // _TOKENS_PER_PAGE), 1)
+        page = 1 if made else find_page(visit, pages)
         values = {
-            "tokens": tokens[:_MOST_TOKENS],
-            "more": len(tokens) - _MOST_TOKENS,
+            "tokens": tokens[(page - 1) * _TOKENS_PER_PAGE : page * _TOKENS_PER_PAGE],
+            "page": page,
+            "pages": pages,
             "made": made,
             "made_id": made_id,
             "variable": _VARIABLE,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -15,10 +17,13 @@ from dynamic_mcp.errors import DynamicMcpError, LoginFailed, NotFound, Unreachab
 from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.oauth.user_logins import login_command
 from dynamic_mcp.proxy.client_group import ViewedGroup
+from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.ui.section import UiContext, Visit
 
 if TYPE_CHECKING:
     from dynamic_mcp.oauth.bearer import BearerCredentials
+
+log = logging.getLogger(__name__)
 
 _STARTED_WITHIN_S = 20.0
 
@@ -43,11 +48,20 @@ class ServerLogin(Struct, frozen=True):
     failure: str = ""
 
 
+class _Login(Protocol):
+    async def wait_for_end(self) -> bool: ...
+
+
 class OwnLogins:
     """The logins that a person may see."""
 
     def __init__(self, context: UiContext) -> None:
         self._context = context
+        self._tasks = TaskSet(log)
+
+    async def close(self) -> None:
+        self._tasks.cancel_all()
+        await self._tasks.wait()
 
     async def load(self, visit: Visit) -> Sequence[ServerLogin]:
         """Return the logins at all servers that may need one, those that do first."""
@@ -76,6 +90,7 @@ class OwnLogins:
             if link is None:
                 hint = "set `settings.http.public_url`: logins come back to it"
                 raise LoginFailed(name, "people cannot log in, as the address of this page is not known", hint=hint)
+            self._connect_after(link, group)
             return link.url
         pending = logins.begin(group.name, remote)
         url: str | None = None
@@ -87,7 +102,19 @@ class OwnLogins:
                 raise LoginFailed(name, "the server did not say in time where to log in", hint="try again") from None
         if url is None or not url.startswith(("https://", "http://")):
             raise LoginFailed(name, bearer.last_failure or "the login could not be started")
+        assert pending is not None
+        self._connect_after(pending, group)
         return url
+
+    def _connect_after(self, login: _Login, group: ViewedGroup) -> None:
+        """Connect to a server as soon as the person has logged in, and not with the next call alone."""
+
+        async def connect() -> None:
+            if await login.wait_for_end():
+                with contextlib.suppress(DynamicMcpError):
+                    await group.reread()
+
+        self._tasks.create(connect(), name=f"connection after a login to {group.name}")
 
     async def end(self, visit: Visit, name: str) -> tuple[Remote, str]:
         """End a login; return its server, and a warning or an empty text. Raises DynamicMcpError."""

@@ -15,7 +15,7 @@ from dynamic_mcp.config.flaws import FlawError
 from dynamic_mcp.config.issuers import TOKEN
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, NotFound
 from dynamic_mcp.face.auth.shared_tokens import SharedTokenStore
-from dynamic_mcp.face.auth.token_store import StoredToken, TokenStore, check_owner, parse_lifetime
+from dynamic_mcp.face.auth.token_store import StoredToken, TokenStore, check_owner, parse_lifetime, token_store
 from dynamic_mcp.ui.section import UiContext, Visit
 
 _LONGEST_OWN_S = 90 * 24 * 3600.0
@@ -93,7 +93,7 @@ class OwnTokens:
 
     @property
     def _file(self) -> TokenStore:
-        return TokenStore(self._context.state_folder / "tokens", self._context.config.file)
+        return token_store(self._context.config.file)
 
     @property
     def _shared(self) -> SharedTokenStore | None:

@@ -108,6 +108,12 @@ Reply = View | Redirect | Response
 """A `Response` is for downloads: its headers replace none of those that protect the page."""
 
 
+def find_page(visit: Visit, pages: int) -> int:
+    """Return the page of a list that a visit asks for, of so many."""
+    text = visit.query.get("page", "1")
+    return min(max(int(text), 1), max(pages, 1)) if text.isascii() and text.isdigit() and len(text) < 6 else 1
+
+
 class Need(Struct, frozen=True):
     """Something that waits for this person: shown first on the first page, by a template of the section.
 

@@ -28,7 +28,7 @@ from dynamic_mcp.groups.catalog import Catalog
 from dynamic_mcp.system.blank import reveal
 from dynamic_mcp.system.os_user import os_user
 from dynamic_mcp.system.text import one_line, pluralize
-from dynamic_mcp.ui.section import Need, Redirect, Reply, Section, View, Visit
+from dynamic_mcp.ui.section import Need, Redirect, Reply, Section, View, Visit, find_page
 
 _PER_PAGE = 10
 # The bytes of HTML for the lines of all differences of a page, of one of them, and of one with a page of its own.
@@ -162,8 +162,7 @@ class PinsSection(Section):
         found = await self._compare_one(server)
         differences = [each for _, each in _differences_of(found)]
         pages = max(-(-len(differences) // _PER_PAGE), 1)
-        text = visit.query.get("page", "1")
-        page = min(max(int(text), 1), pages) if text.isascii() and text.isdigit() and len(text) < 6 else 1
+        page = find_page(visit, pages)
         shown = differences[(page - 1) * _PER_PAGE : page * _PER_PAGE]
         entries = await asyncio.to_thread(_show_differences, shown, _MOST_BYTES, _MOST_OF_ONE)
         values = {
