@@ -58,7 +58,7 @@ BRANCHES = {
     "cli/keys.py": 1,
     "cli/main.py": 2,
     "cli/output.py": 2,
-    "cli/own_program.py": 2,
+    "system/own_program.py": 2,
     "cli/proxy_status.py": 2,
     "cli/runner.py": 2,
     "cli/startup.py": 1,  # refuses workers

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dynamic_mcp.cli.invocation import Invocation
-from dynamic_mcp.cli.own_program import find_own_program
 from dynamic_mcp.cli.service_managers import Launchd, ServiceManager, Systemd, TaskScheduler
 from dynamic_mcp.config.location import identify
 from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.importer.formats import files
+from dynamic_mcp.system.own_program import find_own_program
 from dynamic_mcp.system.shell import quote
 
 if sys.platform == "win32":

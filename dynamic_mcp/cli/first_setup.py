@@ -12,7 +12,6 @@ from dynamic_mcp.cli.import_flow import list_changes
 from dynamic_mcp.cli.installer import warn_about_limits
 from dynamic_mcp.cli.machine import local_machine, open_journal, shorten_path, timestamp
 from dynamic_mcp.cli.output import Output
-from dynamic_mcp.cli.own_program import find_own_program
 from dynamic_mcp.config import jsonc
 from dynamic_mcp.config.needs import RequiredVariables, find_required_variables
 from dynamic_mcp.errors import DynamicMcpError
@@ -28,6 +27,7 @@ from dynamic_mcp.importer.planner import ImportRequest, Replacement, plan_import
 from dynamic_mcp.importer.reader import read_user_settings
 from dynamic_mcp.importer.tools import locations
 from dynamic_mcp.importer.tools.catalog import TOOLS
+from dynamic_mcp.system.own_program import find_own_program
 from dynamic_mcp.system.text import pluralize
 
 DAEMON = ("settings", "daemon")

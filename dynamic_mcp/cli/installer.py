@@ -18,7 +18,6 @@ from dynamic_mcp.cli.change_lock import hold_change_lock
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.machine import local_machine, open_journal, timestamp
 from dynamic_mcp.cli.output import Output
-from dynamic_mcp.cli.own_program import find_own_program
 from dynamic_mcp.config.clients import find_client
 from dynamic_mcp.config.flaws import FlawError
 from dynamic_mcp.config.needs import RequiredVariables, find_required_variables
@@ -35,6 +34,7 @@ from dynamic_mcp.importer.journal import ChangedSince, JournalEntry
 from dynamic_mcp.importer.model import Machine, ToolScope
 from dynamic_mcp.importer.planner import RemainingServer, Replacement, plan_replacement, read_output
 from dynamic_mcp.proxy.known_clients import KnownClient, find_known_tool
+from dynamic_mcp.system.own_program import find_own_program
 
 _THIS_MACHINE = frozenset(("localhost", "127.0.0.1", "::1"))
 

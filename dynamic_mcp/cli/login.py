@@ -32,7 +32,6 @@ from dynamic_mcp.oauth.user_logins import login_command, login_folder
 from dynamic_mcp.proxy.shared_store import has_shared_store, using_shared_store
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.shell import format_command
-from dynamic_mcp.system.text import os_reason
 from dynamic_mcp.web.authorization_response import UnexpectedResponse
 
 if TYPE_CHECKING:
@@ -336,28 +335,14 @@ async def _log_out(group: _RemoteGroup) -> bool:
 
 
 async def _log_out_there(group: _RemoteGroup) -> bool:
-    stored_login = await group.bearer.load_login()
-    label = group.name if group.remote.login_of is None else f"{group.name}, `{group.remote.login_of.subject}`"
-    if stored_login is None or stored_login.token is None:
-        group.out.say(f"{label}: not logged in")
-        return False
-    if stored_login.revocation_endpoint is not None and stored_login.client is not None:
-        from dynamic_mcp.oauth.tokens import TokenEndpoint
-        from dynamic_mcp.web.documents import open_documents
-        from dynamic_mcp.web.endpoints import TokenRequestFailed
+    from dynamic_mcp.oauth.logout import log_out
 
-        try:
-            async with open_documents(group.bearer.policy) as web:
-                await TokenEndpoint(web, stored_login, group.remote.oauth).revoke(stored_login.token)
-        except TokenRequestFailed as exc:
-            why = f"`{stored_login.revocation_endpoint}` {exc}"
-            group.out.say(f"warning: {label}: the token was deleted here, but not revoked: {why}")
-    try:
-        await group.bearer.forget()
-    except OSError as exc:
-        raise LoginFailed(group.name, f"the token cannot be deleted: {os_reason(exc)}") from exc
-    group.out.say(f"{label}: logged out")
-    return True
+    label = group.name if group.remote.login_of is None else f"{group.name}, `{group.remote.login_of.subject}`"
+    outcome = await log_out(group.bearer)
+    if outcome.warning:
+        group.out.say(f"warning: {label}: {outcome.warning}")
+    group.out.say(f"{label}: logged out" if outcome.was_logged_in else f"{label}: not logged in")
+    return outcome.was_logged_in
 
 
 async def _list_rows(groups: list[_RemoteGroup]) -> list[dict[str, str | None]]:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dynamic_mcp.cli.invocation import Invocation
-from dynamic_mcp.cli.own_program import find_own_program
 from dynamic_mcp.cli.service_managers import format_words, run_manager
 from dynamic_mcp.config.addresses import Address, TcpAddress
 from dynamic_mcp.config.location import identify
@@ -22,6 +21,7 @@ from dynamic_mcp.config.read import parse
 from dynamic_mcp.config.substitute import find_credentials
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments
 from dynamic_mcp.system.file_reader import read_bytes
+from dynamic_mcp.system.own_program import find_own_program
 from dynamic_mcp.system.shell import quote
 from dynamic_mcp.system.text import os_reason
 

@@ -313,6 +313,7 @@ FEATURES = (
         keys=("settings.lock_file",),
         catalog_check="check",
         gates="service",
+        page="page",
         state=(StatePlace("pins", is_secret=False),),
         commands=(FeatureCommand("pins", "Approve", after="approve"),),
     ),

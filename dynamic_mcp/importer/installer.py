@@ -175,6 +175,54 @@ class _Servers:
         return (*self._container, places[0] if places else len(items))
 
 
+class Entry(NamedTuple):
+    """Our entry for a tool, and its shape. If it `is_remote`, it has a URL and does not start a program."""
+
+    shape: Shape
+    fields: Mapping[str, object]
+    is_remote: bool
+
+    @property
+    def remark(self) -> str:
+        return self.shape.remark
+
+
+def make_entry(
+    adapter: Adapter, servers: _Servers, start: Sequence[str], *, url: str | None, headers: Mapping[str, str]
+) -> Entry:
+    """Return our entry: with the URL, if the tool is known to support one with these headers, else with `start`."""
+    remote, fields = servers.remote_shape, header_fields(adapter, headers)
+    if remote is not None and fields is not None and url is not None:
+        return Entry(remote, remote.make_remote_entry(url, fields), is_remote=True)
+    return Entry(servers.shape, servers.shape.make_entry(start[0], start[1:]), is_remote=False)
+
+
+def write_entry(
+    adapter: Adapter,
+    place: FileLocation,
+    file: Path,
+    start: Sequence[str],
+    *,
+    url: str | None = None,
+    headers: Mapping[str, str],
+    variables: Collection[str] = (),
+) -> tuple[str, Entry]:
+    """Return the text that a new file of the user or of a project would have, and the entry in it.
+
+    Nothing is read or written: the suffix of `file` says in which language it is.
+    """
+    document = parse_document(file, None)
+    nowhere = Machine(Path(), Path(), {}, "linux")  # which only a user's file for one project depends on
+    servers = _Servers(adapter, place, document, nowhere)
+    entry = make_entry(adapter, servers, start, url=url, headers=headers)
+    client = find_client(adapter.name)
+    asking: Mapping[str, object] = {}
+    if client is not None and not entry.is_remote:
+        asking = client.request_fields(client.list_withheld(variables))
+    fields = {**entry.fields, **entry.shape.visibility, **asking}
+    return document.put(servers.path_of(NAME), fields).text, entry._replace(fields=fields)
+
+
 class _File:
     """A file that is being changed."""
 
@@ -229,14 +277,10 @@ class _InstallationBuilder:
                 f"{self._adapter.title} has no `{target.file}` yet, and creating one would change what it reads",
                 hint="set the tool up first, then run the command again",
             )
-        remote, fields = servers.remote_shape, header_fields(self._adapter, headers)
-        shape = servers.shape
-        if remote is not None and fields is not None and url is not None:
-            shape, variables = remote, ()
-            wanted = remote.make_remote_entry(url, fields)
-            self._is_remote = True
-        else:
-            wanted = shape.make_entry(start[0], start[1:])
+        entry = make_entry(self._adapter, servers, start, url=url, headers=headers)
+        shape, wanted, self._is_remote = entry.shape, entry.fields, entry.is_remote
+        if entry.is_remote:
+            variables = ()
         visibility = {} if self._may_hide else shape.visibility
         path, current = servers.path_of(NAME), servers.get(NAME)
         old = current if isinstance(current, dict) and shape.command in current else None

@@ -18,6 +18,7 @@ from dynamic_mcp.face.http.exchange import Response
 from dynamic_mcp.identity import Authentication
 from dynamic_mcp.proxy.client_group import ViewedGroup
 from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.proxy.request import Event
 
 
 class UiContext(Struct):
@@ -107,6 +108,12 @@ Reply = View | Redirect | Response
 """A `Response` is for downloads: its headers replace none of those that protect the page."""
 
 
+def find_page(visit: Visit, pages: int) -> int:
+    """Return the page of a list that a visit asks for, of so many."""
+    text = visit.query.get("page", "1")
+    return min(max(int(text), 1), max(pages, 1)) if text.isascii() and text.isdigit() and len(text) < 6 else 1
+
+
 class Need(Struct, frozen=True):
     """Something that waits for this person: shown first on the first page, by a template of the section.
 
@@ -190,6 +197,12 @@ class Section:
     async def find_usage(self, visit: Visit, span_s: float, steps: int) -> Usage | None:
         """Return what this person may see of the calls of the last `span_s` seconds; None if it is not known."""
         return None
+
+    def note(self, visit: Visit, event: str, members: Mapping[str, object]) -> None:
+        """Record what a person has done that is no request of a client, as the commands record it."""
+        who, principal = visit.authentication, visit.authentication.principal
+        identity = {"issuer": principal.issuer, "subject": principal.subject, "provider": who.provider}
+        self.context.proxy.note(Event(event, {**members, **identity}))
 
     async def close(self) -> None:
         """Release what it has opened."""

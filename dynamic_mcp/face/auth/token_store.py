@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 
 from msgspec import Struct
 
+from dynamic_mcp.config.flaws import FlawError
 from dynamic_mcp.config.location import config_key, identify
+from dynamic_mcp.config.types import parse_seconds
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, NotFound
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.file_store import CorruptFile, FileStore, JsonCodec, NewerFile
@@ -28,6 +32,10 @@ MAX_TOKENS = 5000
 _ID_LENGTH = 8
 # A command holds the lock only while it reads and writes the file.
 _LOCK_WITHIN_S = 10.0
+_DAY_S = 24 * 3600.0
+_DAYS = re.compile(r"([0-9]{1,6})\s*d")
+_LONGEST_S = 100 * 365 * _DAY_S
+_LONGEST_NAME = 200
 
 
 class StoredToken(Struct, frozen=True):
@@ -154,6 +162,39 @@ def find_token(tokens: Sequence[StoredToken], id: str) -> StoredToken:
     if len(matches) > 1 and not exact:
         raise InvalidArguments(f"several tokens start with `{id}`", hint=hint)
     return (exact or matches)[0]
+
+
+def check_owner(name: str) -> str:
+    """Return the name of who gets a token. Raises FlawError."""
+    name = name.strip()
+    if not 0 < len(name) <= _LONGEST_NAME or not name.isprintable():
+        raise FlawError(f"needs a name of 1 to {_LONGEST_NAME} printable characters")
+    return name
+
+
+def parse_lifetime(text: str) -> float | None:
+    """Return the seconds of `30d` or `12h`; None for `never`. Raises FlawError."""
+    if text.strip() == "never":
+        return None
+    days = _DAYS.fullmatch(text.strip())
+    try:
+        seconds = int(days[1]) * _DAY_S if days else parse_seconds(text)
+    except FlawError as exc:
+        raise FlawError(str(exc), hint="write `30d`, `12h` or `never`") from exc
+    if not 1 <= seconds <= _LONGEST_S:
+        raise FlawError("is not from a second to 100 years", hint="or `never`")
+    return seconds
+
+
+def facts_of(token: StoredToken) -> dict[str, object]:
+    """Return the fields of a token for the audit log; its `id` is not part of the secret."""
+    expires_at = None if token.expires_at is None else format_time(token.expires_at)
+    return {"id": token.id, "for": token.subject, "roles": list(token.roles), "expires_at": expires_at}
+
+
+def format_time(at: int) -> str:
+    """Return a time, in seconds since 1970, as people and programs read it."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="minutes").replace("+00:00", "Z")
 
 
 def hash_of(token: str) -> str:

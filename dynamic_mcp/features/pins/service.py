@@ -260,6 +260,10 @@ class DefinitionGate:
 
     # --- the rest --------------------------------------------------------------------------------------
 
+    def take_up_approvals(self) -> None:
+        """Read the pins if they have changed, instead of at the next look at their file."""
+        self._service.refresh()
+
     def _refuse(self, key: Key, shown: str) -> None:
         reason = self.held.get(key)
         if reason is not None:

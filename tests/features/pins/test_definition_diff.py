@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynamic_mcp.features.pins.commands.view import diff_definitions
+from dynamic_mcp.features.pins.differences import diff_definitions
 
 
 def diff(before: object, after: object) -> list[str]:

@@ -5,29 +5,22 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import click
-from msgspec.structs import replace
 
 from dynamic_mcp.cli.agreement import require_person
 from dynamic_mcp.cli.change_events import record
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments
-from dynamic_mcp.features.pins.commands.comparison import ServerComparison, Survey, survey, update_lock
+from dynamic_mcp.features.pins.approval import CHANGED, Approval, approve, event_of_approval
 from dynamic_mcp.features.pins.commands.review import choose, report_errors, say_unchanged, say_unknown
-from dynamic_mcp.features.pins.commands.view import (
-    difference_to_json,
-    is_plain,
-    key_to_json,
-    show_difference,
-    show_server,
-    title,
-)
+from dynamic_mcp.features.pins.commands.survey import Survey, survey
+from dynamic_mcp.features.pins.commands.view import difference_to_json, show_difference, show_server
+from dynamic_mcp.features.pins.comparison import ServerComparison
 from dynamic_mcp.features.pins.definition import Key
-from dynamic_mcp.features.pins.judgement import Difference, pin_all
-from dynamic_mcp.features.pins.lock_file import PinnedServer, PinSet, pins_of_source
+from dynamic_mcp.features.pins.differences import is_plain, key_to_json, title
+from dynamic_mcp.features.pins.judgement import Difference
 from dynamic_mcp.system.blank import reveal
 from dynamic_mcp.system.os_user import os_user
 from dynamic_mcp.system.shell import format_command
@@ -35,17 +28,6 @@ from dynamic_mcp.system.text import pluralize
 
 _MOST_NAMED = 10
 _Chosen = Sequence[tuple[ServerComparison, list[Difference]]]
-# Why a definition was not approved.
-_CHANGED = "has changed since it was shown"
-_NO_ROOM = "does not fit beside what is pinned of its server"
-
-
-@dataclass
-class _Approval:
-    """The approved definitions, and the others with reasons."""
-
-    approved: list[tuple[ServerComparison, list[Difference]]] = field(default_factory=list)
-    refused: list[tuple[ServerComparison, Difference, str]] = field(default_factory=list)
 
 
 def approve_definitions(
@@ -61,7 +43,7 @@ def approve_definitions(
     say_unknown(context, shown)
     if not chosen:
         say_unchanged(context, shown, "nothing to approve")
-        return _finish(context, shown, _Approval())
+        return _finish(context, shown, Approval())
     if is_sure and not context.out.is_json:
         _show(context.out, chosen, is_whole=bool(names))
     if not is_sure and not _may_approve(context, chosen, is_whole=bool(names)):
@@ -116,59 +98,14 @@ def _ask_again(context: Invocation, chosen: _Chosen, just_asked: Collection[str]
 
 def _approve(
     context: Invocation, shown: Survey, chosen: _Chosen, offered: Mapping[str, Mapping[Key, str]]
-) -> _Approval:
-    """Pin what was shown, unless `offered` now differs, or another process has changed the pin."""
-    by, outcome = os_user(), _Approval()
-
-    def change(lock: PinSet) -> PinSet:
-        for server, differences in chosen:
-            now = offered.get(server.name, {})
-            same = [each for each in differences if now.get(each.key, each.pin.hash) == each.pin.hash]
-            pinned, approved = _pin(lock.servers.get(server.name), server, same, by)
-            outcome.refused += [
-                (server, each, _NO_ROOM if each in same and _is_unpinned(pinned, each) else _CHANGED)
-                for each in differences
-                if each not in approved
-            ]
-            if approved:
-                lock = lock.with_server(server.name, pinned)
-                outcome.approved.append((server, approved))
-        return lock
-
-    update_lock(shown.file, change)
+) -> Approval:
+    outcome = approve(shown.file, chosen, by=os_user(), offered=offered)
     for server, differences in outcome.approved:
-        members = {
-            "version": server.version,
-            "approved": [{**key_to_json(each.key), "hash": each.pin.hash} for each in differences],
-        }
-        record(context, shown.config.file, "definitions.approved", {"group": server.name, **members})
+        record(context, shown.config.file, "definitions.approved", event_of_approval(server, differences))
     return outcome
 
 
-def _pin(
-    now: PinnedServer | None, server: ServerComparison, differences: Sequence[Difference], by: str
-) -> tuple[PinnedServer, list[Difference]]:
-    """Return the server's pins with the approved differences, and those; skip definitions changed meanwhile."""
-    source = server.pinning.source
-    pinned = pins_of_source(now, source) or PinnedServer(source)
-    pins = {
-        each.key: replace(each.pin, approved_by=by)
-        for each in differences
-        if (pin := pinned.find(*each.key)) is None
-        or pin.hash == each.pin.hash
-        or (each.before is not None and pin.hash == each.before.hash)
-    }
-    after = pin_all(pinned, pins)
-    approved = [each for each in differences if each.key in pins and not _is_unpinned(after, each)]
-    is_all = len(approved) == len(server.differences)
-    return replace(after, version=server.version if is_all else pinned.version), approved
-
-
-def _is_unpinned(pinned: PinnedServer, difference: Difference) -> bool:
-    return pinned.find(*difference.key) is None
-
-
-def _say(context: Invocation, outcome: _Approval) -> None:
+def _say(context: Invocation, outcome: Approval) -> None:
     if outcome.approved:
         context.out.say(f"approved: {_count(outcome.approved)}")
     servers = dict.fromkeys(server.name for server, _, _ in outcome.refused)
@@ -179,7 +116,7 @@ def _say(context: Invocation, outcome: _Approval) -> None:
         context.out.print_error(f"not approved: {more} more")
     for name in servers:
         reasons = {reason for server, _, reason in outcome.refused if server.name == name}
-        verb, does = ("diff", "shows what it is now") if _CHANGED in reasons else ("reset", "makes room")
+        verb, does = ("diff", "shows what it is now") if CHANGED in reasons else ("reset", "makes room")
         context.out.say(f"hint: `{format_command('pins', verb, name)}` {does}")
 
 
@@ -194,7 +131,7 @@ def _require_known(server: ServerComparison) -> None:
         raise DynamicMcpError(f"what `{server.name}` offers is not known yet", hint="`--live` asks it")
 
 
-def _finish(context: Invocation, shown: Survey, outcome: _Approval) -> int:
+def _finish(context: Invocation, shown: Survey, outcome: Approval) -> int:
     if context.out.is_json:
         context.out.print_json(
             {

@@ -11,23 +11,11 @@ from dynamic_mcp.cli.change_events import record
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.config.read import list_disabled
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, NotFound
-from dynamic_mcp.features.pins.commands.comparison import (
-    ServerComparison,
-    Survey,
-    read_lock,
-    survey,
-    update_lock,
-)
-from dynamic_mcp.features.pins.commands.view import (
-    MOVED,
-    describe,
-    describe_counts,
-    difference_to_json,
-    key_to_json,
-    show_server,
-    title,
-)
+from dynamic_mcp.features.pins.commands.survey import Survey, survey
+from dynamic_mcp.features.pins.commands.view import difference_to_json, show_server
+from dynamic_mcp.features.pins.comparison import ServerComparison, read_lock, update_lock
 from dynamic_mcp.features.pins.definition import PinKind, definitions
+from dynamic_mcp.features.pins.differences import MOVED, describe, describe_counts, key_to_json, title
 from dynamic_mcp.features.pins.judgement import Difference, title_of
 from dynamic_mcp.features.pins.lock_file import PinnedServer, PinSet, find_lock_file
 from dynamic_mcp.system.blank import reveal

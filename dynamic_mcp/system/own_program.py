@@ -8,8 +8,9 @@ import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
-from dynamic_mcp.importer.formats.shapes import NAME
 from dynamic_mcp.system.extras import is_temporary
+
+_NAME = "dynamic-mcp"
 
 
 def find_own_program() -> tuple[list[str], str]:
@@ -42,13 +43,13 @@ def _find_command() -> tuple[list[str], str]:
 
 def _find_scripts() -> Iterator[Path]:
     script = Path(sys.argv[0]).absolute()
-    folders = [script.parent] if script.stem == NAME else []
+    folders = [script.parent] if script.stem == _NAME else []
     if sys.platform == "win32":  # where `python.exe` is beside `Scripts`, except in virtual environments
         folders += [Path(sysconfig.get_path("scripts")), Path(sysconfig.get_path("scripts", "nt_user"))]
     for folder in (*folders, Path(sys.executable).parent):
-        for file in (folder / NAME, folder / f"{NAME}.exe"):
+        for file in (folder / _NAME, folder / f"{_NAME}.exe"):
             if file.is_file():
                 yield file
     # Windows would also look into the current directory
-    if (on_path := shutil.which(NAME)) and (file := Path(on_path).absolute()).parent != Path.cwd():
+    if (on_path := shutil.which(_NAME)) and (file := Path(on_path).absolute()).parent != Path.cwd():
         yield file

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.cli.own_program import find_own_program
+from dynamic_mcp.system.own_program import find_own_program
 
 
 @pytest.fixture
