@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
-from dynamic_mcp.config.access import AccessKind
 from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.mcp import wire
 
@@ -109,6 +108,8 @@ class ViewedGroup:
 
     def judge(self, tool: str) -> Judgement | None:
         """Return what the access rules say of a tool, named as clients see it; None if there are no rules."""
+        from dynamic_mcp.config.access import AccessKind
+
         view = self._view
         return None if view.rules is None else view.judge(AccessKind.TOOL, view.own_name(tool))
 

@@ -209,7 +209,7 @@ class ToolSearch:
     async def _rank(
         self, client: Client, groups: list[GroupView], query: str, rank: _Rank[M]
     ) -> tuple[list[_Indexed], list[M], list[list[float | None]]]:
-        """Return what was searched, what fits the query best, and how similar each tool is to it, if that is known."""
+        """Return what was searched, what fits the query best, and the similarity of each tool to it, if known."""
         await learn(client, groups, [ListKind.TOOLS], WAIT_S)
         indexed = await self._index_all(groups)
         indexes = [each.index for each in indexed]

@@ -154,10 +154,10 @@ class _Scores:
         """Yield what each word of the query adds to the score of a tool, without those that add nothing."""
         index, number_there = self._locate(number)
         covered = (self._coverage[number] / self._total) ** self._tuning.coverage
-        for stem, words in self._terms:
+        for stemmed, words in self._terms:
             found = [
                 (self._idf(self._frequency(term)) * likeness * weight, likeness, term)
-                for term, likeness in self._alternatives(stem, words)
+                for term, likeness in self._alternatives(stemmed, words)
                 if (weight := index.weight(term, number_there))
             ]
             exact = sum(
