@@ -19,7 +19,6 @@ import pytest
 
 import dynamic_mcp
 from dynamic_mcp.cli.machine import local_machine
-from dynamic_mcp.cli.proxy_status import ProcessInfo, parse_ps, read_processes
 from dynamic_mcp.cli.runner import run
 from dynamic_mcp.cli.wizard import split_words
 from dynamic_mcp.config.addresses import TcpAddress
@@ -41,6 +40,7 @@ from dynamic_mcp.system import acl, paths, private_socket
 from dynamic_mcp.system.file_reader import read_private
 from dynamic_mcp.system.os_user import os_user
 from dynamic_mcp.system.prctl import forbid_inspection
+from dynamic_mcp.system.processes import ProcessInfo, parse_ps, read_processes
 from dynamic_mcp.system.shell import quote
 from tests.features.approvals.queue_server import waiting
 from tests.journeys.remote_server import free_port
@@ -59,7 +59,6 @@ BRANCHES = {
     "cli/main.py": 2,
     "cli/output.py": 2,
     "system/own_program.py": 2,
-    "cli/proxy_status.py": 2,
     "cli/runner.py": 2,
     "cli/startup.py": 1,  # refuses workers
     "cli/system_service.py": 3,  # is for systemd
@@ -103,6 +102,7 @@ BRANCHES = {
     "system/pipes.py": 5,
     "system/prctl.py": 1,
     "system/private_socket.py": 5,
+    "system/processes.py": 2,
     "upstream/process/child.py": 1,  # chooses between the next two
     "upstream/process/group.py": 1,  # cannot be imported on Windows, as the guardian and strays
     "upstream/process/guardian.py": 1,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import binascii
 import contextlib
-import json
 import mimetypes
 import tempfile
 from base64 import b64decode
@@ -17,6 +16,7 @@ from dynamic_mcp.cli.output import Output
 from dynamic_mcp.errors import ProtocolViolation
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import EMPTY_ARRAY
+from dynamic_mcp.tools.results import repeats
 
 
 @contextlib.contextmanager
@@ -40,7 +40,7 @@ def show_result(out: Output, result: Raw, save: str | None, *, is_text: bool = F
     if structured is not None and len(structured):
         out.print_json(bytes(structured))
     for block in wire.elements(found.get("content", EMPTY_ARRAY)):
-        if structured is None or not _repeats(block, structured):
+        if structured is None or not repeats(block, structured):
             _show(out, wire.members(block), save)
 
 
@@ -105,12 +105,3 @@ def _save(out: Output, content: Mapping[str, Raw], member: str, save: str | None
         return
     name = save_file(data, mimetypes.guess_extension(kind) or ".bin", save)
     out.say(f"{kind}, {len(data)} bytes, saved as {name}")
-
-
-def _repeats(block: Raw, structured: Raw) -> bool:
-    """Return whether a block repeats the structured content as text, which servers send for older clients."""
-    text = wire.text(wire.member(block, "text"))
-    try:
-        return text is not None and json.loads(text) == json.loads(bytes(structured))
-    except (ValueError, RecursionError):
-        return False

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,6 +17,7 @@ from dynamic_mcp.config.location import config_key
 from dynamic_mcp.features.table import FEATURES
 from dynamic_mcp.observe.proxies import (
     NO_SESSION,
+    TRANSPORT_NAMES,
     GroupStatus,
     InstanceStatus,
     ProxyRegistry,
@@ -28,6 +26,14 @@ from dynamic_mcp.observe.proxies import (
     StatusPart,
 )
 from dynamic_mcp.system import paths
+from dynamic_mcp.system.processes import (
+    MemoryUse,
+    ProcessInfo,
+    list_family,
+    measure_memory,
+    measure_tree,
+    read_processes,
+)
 from dynamic_mcp.system.text import one_line, pluralize
 
 _EVERY_S = 1.0
@@ -44,10 +50,8 @@ _GAP = 2
 _MOST_SESSIONS = 50
 _MOST_OF_PERSONS = 50
 _LONGEST_PERSON = 40
-_TRANSPORTS = {"stdio": "stdio", "socket": "window", "http": "HTTP", "sse": "HTTP+SSE"}
 _KINDS = {"daemon": "daemon", "ui": "page"}
 _Row = Mapping[str, str]
-_WAIT_FOR_PS_S = 5.0
 
 
 def show_status(context: Invocation, *, is_watching: bool) -> int:
@@ -71,7 +75,7 @@ def show_status(context: Invocation, *, is_watching: bool) -> int:
 
 def _measure(running: RunningProxy, table: Mapping[int, ProcessInfo]) -> _MeasuredProxy:
     """Measure a proxy and its servers. A pid that is no longer a descendant of the proxy has been reused."""
-    family = _list_family(running.pid, table)
+    family = list_family(running.pid, table)
     pids = [each.pid for group in running.status.groups for each in group.instances if each.pid in family]
     trees = {pid: measure_tree(pid, table) for pid in pids if pid is not None}
     workers = [each.pid for each in running.status.workers]
@@ -227,7 +231,7 @@ def _show_sessions(out: Output, sessions: Sequence[SessionStatus]) -> None:
         {
             "SESSION": _name(each),
             "WHO": each.subject,
-            "OVER": _TRANSPORTS.get(each.transport, each.transport) if has_several else "",
+            "OVER": TRANSPORT_NAMES.get(each.transport, each.transport) if has_several else "",
             "SINCE": _format_time(each.since),
             "CALLS": str(each.calls),
             "ONLY": each.only,
@@ -368,72 +372,3 @@ def _format_duration(milliseconds: float | None) -> str:
             return f"{milliseconds:.0f} ms"
         case _:
             return f"{milliseconds / 1000:.1f} s"
-
-
-class ProcessInfo(msgspec.Struct, frozen=True):
-    """A process: its parent, and its resident memory in bytes."""
-
-    parent: int
-    resident: int
-
-
-class MemoryUse(msgspec.Struct, frozen=True):
-    """The memory of a proxy and of its servers, in bytes."""
-
-    proxy: int
-    servers: int
-
-
-def measure_memory(pid: int, table: Mapping[int, ProcessInfo], workers: Iterable[int] = ()) -> MemoryUse | None:
-    """Return the memory of a process, with its workers, and that of its other descendants.
-
-    None if the system does not list the process.
-    """
-    if pid not in table:
-        return None
-    own = sum(table[each].resident for each in {pid, *workers} & table.keys())
-    return MemoryUse(own, measure_tree(pid, table) - own)
-
-
-def measure_tree(pid: int, table: Mapping[int, ProcessInfo]) -> int:
-    """Return the memory of a process together with its descendants, in bytes."""
-    return sum(table[each].resident for each in _list_family(pid, table))
-
-
-def _list_family(pid: int, table: Mapping[int, ProcessInfo]) -> set[int]:
-    """Return the ids of a process and of its descendants; none if the system does not list the process."""
-    family = {pid} & table.keys()
-    children = family
-    while children:
-        children = {each for each, process in table.items() if process.parent in family} - family
-        family |= children
-    return family
-
-
-def read_processes() -> dict[int, ProcessInfo]:
-    """Return the processes that this user can see, by their id; none on Windows."""
-    if sys.platform == "win32":
-        return {}
-    if Path("/proc/self/stat").exists():
-        return {int(entry.name): process for entry in Path("/proc").iterdir() if (process := _read_proc(entry))}
-    ps = subprocess.run(
-        ["ps", "-axo", "pid=,ppid=,rss="], capture_output=True, text=True, timeout=_WAIT_FOR_PS_S, check=False
-    )
-    return parse_ps(ps.stdout)
-
-
-def parse_ps(output: str) -> dict[int, ProcessInfo]:
-    """Parse the output of `ps -axo pid=,ppid=,rss=`, which macOS and the BSDs have."""
-    rows = (line.split() for line in output.splitlines())
-    return {int(pid): ProcessInfo(int(parent), int(kilobytes) << 10) for pid, parent, kilobytes in rows}
-
-
-def _read_proc(entry: Path) -> ProcessInfo | None:
-    if sys.platform == "win32" or not entry.name.isdigit():
-        return None
-    try:
-        # the name before it may contain spaces and brackets
-        fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
-    except OSError:  # it has just ended
-        return None
-    return ProcessInfo(int(fields[1]), int(fields[21]) * os.sysconf("SC_PAGE_SIZE"))

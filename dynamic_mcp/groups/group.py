@@ -131,6 +131,11 @@ class Group:
         return self._catalog.current
 
     @property
+    def is_catalog_from_disk(self) -> bool:
+        """True if the catalog is that of an earlier start, and the upstream has not been asked since."""
+        return self._catalog.is_from_disk
+
+    @property
     def asks(self) -> bool:
         """True if the upstream has asked a client something."""
         return self._catalog.asks

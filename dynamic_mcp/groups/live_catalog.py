@@ -36,7 +36,7 @@ class LiveCatalog:
     `wanted` are the lists that clients may be shown; the others are not read. `asks` tells that the upstream has
     asked a client something; `lacks` is the era that it was found not to speak; `offers` is what it has offered to
     which clients. `changes` counts how often it has said that its tools or resources are others. `is_fresh` tells
-    that it need not be read again in the background.
+    that it need not be read again in the background, and `is_from_disk` that the upstream has not been asked yet.
     """
 
     def __init__(
@@ -52,6 +52,7 @@ class LiveCatalog:
         self.asks = False
         self.changes = 0
         self.is_fresh = False
+        self.is_from_disk = False
         self.lacks: Era | None = None
         self.offers = Offers()
         self._catalog_store = catalog_store
@@ -98,6 +99,7 @@ class LiveCatalog:
         self._on_disk = self.current, stored.asks, stored.lacks, stored.offers
         self._hello = self.current.hello
         self.is_fresh = is_fresh
+        self.is_from_disk = True
 
     def note_hello(self, server: ServerInfo) -> Catalog:
         """Record the `initialize` result of a new link; return the catalog that begins with it."""
@@ -126,6 +128,7 @@ class LiveCatalog:
     def publish(self, catalog: Catalog) -> None:
         """Replace the catalog by the one that a new link has read."""
         self.current = self._without_unwanted(self._reusing(catalog))
+        self.is_from_disk = False
 
     def publish_list(self, kind: ListKind, listing: Listing) -> None:
         """Replace a list that was read again."""

@@ -1,4 +1,4 @@
-"""Matches URIs against URI templates (RFC 6570), to find the group that owns a URI.
+"""Matches URIs against URI templates (RFC 6570), to find the group that owns a URI, and makes URIs of templates.
 
 Matching is permissive: a template that might have produced the URI matches, since its upstream decides in the end.
 The time taken is proportional to the two lengths, even for a hostile template.
@@ -7,7 +7,9 @@ The time taken is proportional to the two lengths, even for a hostile template.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
+from urllib.parse import quote
 
 from msgspec import Struct
 
@@ -53,6 +55,53 @@ def matches(template: str, uri: str) -> bool:
         if not reached:
             return False
     return len(uri) in reached
+
+
+def variables(template: str) -> list[str]:
+    """Return the names of the variables of a template, in order; none if it is invalid."""
+    expressions = _EXPRESSION.finditer(template) if _split_template(template) else ()
+    return list(dict.fromkeys(name for each in expressions for name, _ in _split_names(each[2])))
+
+
+def expand(template: str, values: Mapping[str, str]) -> str:
+    """Return the URI that a template makes of texts; a variable without a value expands to nothing."""
+    return _EXPRESSION.sub(lambda found: _expand_expression(found[1], found[2], values), template)
+
+
+def _expand_expression(operator: str, names: str, values: Mapping[str, str]) -> str:
+    """Expand one expression as RFC 6570, section 3.2, says of values that are texts."""
+    first, joint, safe = _EXPANSIONS[operator]
+    parts: list[str] = []
+    for name, longest in _split_names(names):
+        if name in values:
+            value = quote(values[name][:longest], safe=safe)
+            empty = "" if operator == ";" else "="
+            parts.append(value if operator not in tuple(";?&") else f"{name}={value}" if value else f"{name}{empty}")
+    return first + joint.join(parts) if parts else ""
+
+
+def _split_names(names: str) -> list[tuple[str, int | None]]:
+    """Return the names in an expression, each with its longest value: `{var:3}` is a prefix, `{list*}` explodes."""
+    found: list[tuple[str, int | None]] = []
+    for each in names.split(","):
+        name, _, longest = each.strip().removesuffix("*").partition(":")
+        if name:
+            found.append((name, int(longest) if longest.isdecimal() and len(longest) < 5 else None))
+    return found
+
+
+_ALSO_SAFE = _GEN_DELIMS + _SUB_DELIMS + ",="
+# What each expression begins with, what is between its values, and which characters stay as they are.
+_EXPANSIONS = {
+    "": ("", ",", ""),
+    "+": ("", ",", _ALSO_SAFE),
+    "#": ("#", ",", _ALSO_SAFE),
+    ".": (".", ".", ""),
+    "/": ("/", "/", ""),
+    ";": (";", ";", ""),
+    "?": ("?", "&", ""),
+    "&": ("&", "&", ""),
+}
 
 
 @lru_cache(maxsize=1024)

@@ -42,13 +42,16 @@ NO_SESSION = "starts with a session"
 class SessionStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A connected client: its start (seconds since 1970), its number of calls to servers, and its directory if known.
 
-    `subject` is the authenticated user, empty for the local user. `only` is the single visible group; empty if all
+    `title` is what the client calls itself for people, if it does. `subject` is the authenticated user, and `issuer`
+    the issuer of that name; both are empty for the local user. `only` is the single visible group; empty if all
     are visible. `profile` is the chosen profile; empty if none. The `transport` is `stdio`, `socket`, `http` or
     `sse`.
     """
 
     client: str = ""
+    title: str = ""
     subject: str = ""
+    issuer: str = ""
     version: str = ""
     since: float = 0.0
     calls: int = 0
@@ -56,6 +59,9 @@ class SessionStatus(msgspec.Struct, frozen=True, kw_only=True):
     only: str = ""
     profile: str = ""
     transport: str = "stdio"
+
+
+TRANSPORT_NAMES = {"stdio": "stdio", "socket": "window", "http": "HTTP", "sse": "HTTP+SSE"}
 
 
 class InstanceStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -487,12 +487,16 @@ def _read_arguments(call: ToolCall, catalog: Catalog) -> arguments.Interpretatio
 
 def _check_verb(call: ToolCall, catalog: Catalog) -> None:
     """Refuse a call tool that is not the one for this tool; what says nothing of itself may write."""
-    tool = catalog.tools.get(call.name, EMPTY_OBJECT)
-    says = {hint: bytes(wire.member(tool, "annotations", hint)) == b"true" for hint in _HINTS}
-    verb = CALL_READ if says["readOnlyHint"] and not says["destructiveHint"] else CALL_WRITE
+    verb = find_verb(catalog.tools.get(call.name, EMPTY_OBJECT))
     if call.verb != verb:
         why = "only reads" if verb == CALL_READ else "may change something"
         raise InvalidArguments(f"{call.label} was not called: it {why}", hint=f"use `{verb}` with the same arguments")
+
+
+def find_verb(tool: Raw) -> str:
+    """Return which of the two call tools a tool is called by where a config has split calls."""
+    says = {hint: bytes(wire.member(tool, "annotations", hint)) == b"true" for hint in _HINTS}
+    return CALL_READ if says["readOnlyHint"] and not says["destructiveHint"] else CALL_WRITE
 
 
 def _add_notes(result: Raw, notes: Sequence[str]) -> Raw:

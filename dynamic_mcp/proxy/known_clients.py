@@ -129,6 +129,11 @@ def find_known(name: str, version: str) -> KnownClient | None:
     return next((each for each in KNOWN_CLIENTS if fnmatchcase(name, each.name) and each.is_at(version)), None)
 
 
+def find_title(name: str) -> str:
+    """Return what the maker of a client calls it, whatever its version; empty if that is not known."""
+    return next((each.title for each in KNOWN_CLIENTS if fnmatchcase(name, each.name)), "")
+
+
 def find_known_tool(tool: str) -> KnownClient | None:
     """Return what is known of the newest version of a tool, by its name for `install`."""
     return next((each for each in KNOWN_CLIENTS if each.tool == tool and each.before is None), None)

@@ -62,7 +62,7 @@ if TYPE_CHECKING:  # loaded with the first request, message or server that needs
     from dynamic_mcp.proxy.parked_calls import ParkedCalls
     from dynamic_mcp.proxy.resources import Resources
     from dynamic_mcp.proxy.result_store import ResultStore
-    from dynamic_mcp.proxy.search import ToolSearch
+    from dynamic_mcp.proxy.search import SearchExplanation, ToolSearch
     from dynamic_mcp.proxy.skills import Skills
     from dynamic_mcp.proxy.surface import Surface
     from dynamic_mcp.proxy.tasks import Tasks
@@ -511,6 +511,14 @@ class Proxy:
         if self.groups.has_user_logins:
             self._users.note(client)
         return self._views.view_for(client)
+
+    async def explain_search(self, client: Client, query: str, *, group: str = "") -> SearchExplanation:
+        """Return what a query would find for the model of a client, in all groups or in one, and why.
+
+        Raises NotFound and Disabled.
+        """
+        view = self.view_for(client)
+        return await self._search().explain(client, view, query, group=view.group(group, "tools") if group else None)
 
     def answer(self, request: Request) -> Awaitable[Frame]:
         """Answer a request. Raises DynamicMcpError and wire.Malformed."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 from msgspec import Raw, Struct
 
+from dynamic_mcp.client import Client
 from dynamic_mcp.config.types import NO_LIMIT
 from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.groups.catalog import Catalog, ListKind
@@ -33,7 +34,9 @@ if TYPE_CHECKING:
     from dynamic_mcp.config.resolved import Embeddings
     from dynamic_mcp.embeddings import SemanticIndex  # loaded with the first endpoint
     from dynamic_mcp.proxy.skill_search import SkillSearch  # loaded with the first skill
-    from dynamic_mcp.search import GroupIndex  # its stemmer and tables are loaded with the first search
+    from dynamic_mcp.search import ExplainedMatch, GroupIndex  # its stemmer and tables come with the first search
+
+M = TypeVar("M")
 
 # So many tools are shown in full when nothing else was asked for.
 MAX_IN_FULL = 20
@@ -57,6 +60,51 @@ class _Indexed(Struct, frozen=True, dict=True):
         from dynamic_mcp.search import summarize
 
         return [summarize(name, tool) for name, tool in self.tools.items()]
+
+
+class _Rank(Protocol[M]):
+    def __call__(
+        self, indexes: Sequence[GroupIndex], query: str, *, similarity: Sequence[Sequence[float | None]]
+    ) -> list[M]: ...
+
+
+class WordReason(Struct, frozen=True):
+    """Why one word of a query counts for a tool: the word of the tool that it met, and in which of its texts.
+
+    `kind` is `same` for the word itself or another form of it, else `synonym` or `similar`; `score` is what it adds.
+    """
+
+    word: str
+    found: str
+    fields: tuple[str, ...]
+    kind: Literal["same", "synonym", "similar"]
+    score: float
+
+
+class ExplainedTool(Struct, frozen=True):
+    """A tool that a query finds, and why. `score` orders tools that are named alike.
+
+    `similarity` is that of the meanings, -1 to 1; None where it is not known. `naming` says how the query names the
+    tool; empty if it does not.
+    """
+
+    group: str
+    name: str
+    tool: Raw
+    score: float
+    by_words: float
+    similarity: float | None
+    naming: str
+    words: tuple[WordReason, ...]
+
+
+class SearchExplanation(Struct, frozen=True):
+    """What a query finds, best first; among how many tools; and which groups were not searched, and why, in words."""
+
+    tools: tuple[ExplainedTool, ...] = ()
+    searched: int = 0
+    unsearched: str = ""
+    compares_meanings: bool = False
 
 
 class ToolSearch:
@@ -109,6 +157,25 @@ class ToolSearch:
 
     # --- searching -------------------------------------------------------------------------------------
 
+    async def explain(
+        self, client: Client, view: View, query: str, *, group: GroupView | None = None
+    ) -> SearchExplanation:
+        """Return what the query of a model would find for a client, in the same order, and why."""
+        from dynamic_mcp.search import explain
+
+        query = _clean(query)
+        groups = [group] if group else view.offering("tools")
+        if not query or not groups:
+            return SearchExplanation()
+        indexed, matches, similarity = await self._rank(client, groups, query, explain)
+        by_group = {each.index.group: each for each in indexed}
+        return SearchExplanation(
+            tuple(_explain(each, by_group[each.match.group]) for each in matches),
+            sum(len(each.index) for each in indexed),
+            _unsearched_remark([group for group in groups if group.catalog is None or _lacks_tools(group.catalog)]),
+            compares_meanings=bool(similarity),
+        )
+
     async def _search(
         self, request: Request, group: GroupView | None, query: str, detail: Detail | None
     ) -> list[str]:
@@ -117,12 +184,8 @@ class ToolSearch:
         groups = [group] if group else request.view.offering("tools")
         if not groups:
             return [format_tools([]), f"There is nothing to search: {request.view.names_in_words('tools')}."]
-        await learn(request.client, groups, [ListKind.TOOLS], WAIT_S)
-        indexed = await self._index_all(groups)
+        indexed, matches, _ = await self._rank(request.client, groups, query, rank)
         indexes = [each.index for each in indexed]
-        ranking = partial(rank, indexes, query, similarity=await self._similarity(indexed, query))
-        is_large = any(each.is_large for each in indexes)
-        matches = await asyncio.to_thread(ranking) if is_large else ranking()
         is_small = sum(map(len, indexes)) <= MAX_IN_FULL
         details = [detail or (Detail.FULL if is_small or match.is_named else Detail.BRIEF) for match in matches]
         tools = {each.index.group: each.tools for each in indexed}
@@ -142,6 +205,18 @@ class ToolSearch:
             _unsearched_remark([group for group in groups if group.catalog is None or _lacks_tools(group.catalog)]),
         ]
         return [format_tools(rows, skills), *filter(None, remarks)]
+
+    async def _rank(
+        self, client: Client, groups: list[GroupView], query: str, rank: _Rank[M]
+    ) -> tuple[list[_Indexed], list[M], list[list[float | None]]]:
+        """Return what was searched, what fits the query best, and the similarity of each tool to it, if known."""
+        await learn(client, groups, [ListKind.TOOLS], WAIT_S)
+        indexed = await self._index_all(groups)
+        indexes = [each.index for each in indexed]
+        similarity = await self._similarity(indexed, query)
+        ranking = partial(rank, indexes, query, similarity=similarity)
+        is_large = any(each.is_large for each in indexes)
+        return indexed, await asyncio.to_thread(ranking) if is_large else ranking(), similarity
 
     async def _find_skills(
         self, view: View, group: GroupView | None, query: str, detail: Detail | None
@@ -179,6 +254,34 @@ class ToolSearch:
     async def _summarize(self) -> list[str]:
         indexed = await self._index_all([group for group in self._groups() if group.offers("tools")])
         return await asyncio.to_thread(lambda: [text for each in indexed for text in each.summaries])
+
+
+def _explain(explained: ExplainedMatch, indexed: _Indexed) -> ExplainedTool:
+    from dynamic_mcp.search import MAX_GROUP_DESCRIPTION, FoundWord, find_words
+
+    match = explained.match
+    tool = indexed.tools[match.name]
+    about = {"group": match.group, "description of the group": indexed.description[:MAX_GROUP_DESCRIPTION]}
+    found = find_words(match.name, tool, about, (each.term for each in explained.words))
+    reasons: list[WordReason] = []
+    for each in explained.words:
+        where = found.get(each.term, FoundWord(each.term.lstrip("="), ()))
+        kind: Literal["same", "synonym", "similar"] = "synonym" if each.is_synonym else "similar"
+        kind = "same" if each.likeness == 1 else kind
+        reasons.append(WordReason(each.word, where.word, where.fields, kind, each.score))
+    return ExplainedTool(
+        match.group,
+        match.name,
+        tool,
+        explained.score,
+        explained.by_words,
+        explained.similarity,
+        _NAMINGS[explained.named],
+        tuple(sorted(reasons, key=lambda each: -each.score)),
+    )
+
+
+_NAMINGS = ("", "its name is in the query", "its name, written in another way", "its exact name")
 
 
 def _choose_group(view: View, arguments: Mapping[str, Raw]) -> GroupView | None:
@@ -280,14 +383,17 @@ def _query(arguments: Mapping[str, Raw]) -> str:
     query = wire.text(value)
     if query is None and bytes(value) != b"null":
         raise InvalidArguments("`query` is not a string", hint='give a few words, as in {"query": "create issue"}')
-    read = query or ""
-    if not read:
+    return _clean(query or "")
+
+
+def _clean(query: str) -> str:
+    if not query:
         return ""
     from dynamic_mcp.search import MAX_END
 
-    if len(read) > 2 * MAX_END:
-        read = f"{read[:MAX_END]} {read[-MAX_END:]}"
-    return one_line(read, None)
+    if len(query) > 2 * MAX_END:
+        query = f"{query[:MAX_END]} {query[-MAX_END:]}"
+    return one_line(query, None)
 
 
 def _detail(arguments: Mapping[str, Raw]) -> Detail | None:

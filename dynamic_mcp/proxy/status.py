@@ -12,6 +12,7 @@ from dynamic_mcp.config.resolved import Share
 from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.instance import Instance
+from dynamic_mcp.mcp import wire
 from dynamic_mcp.observe.proxies import NO_SESSION, GroupStatus, InstanceStatus, ProxyStatus, SessionStatus
 from dynamic_mcp.proxy.copies import explain_copies, explain_start
 from dynamic_mcp.proxy.proxy import Proxy
@@ -45,7 +46,7 @@ def read_status(
 
     A config that is in no file is a text, such as the URL of its server.
     """
-    sessions = [_read_session(client) for client in proxy.clients]
+    sessions = [read_session(client) for client in proxy.clients]
     groups = read_groups(proxy)
     known = {group.name for group in groups}
     idle = [GroupStatus(name=name, state=NO_SESSION) for name in configured if name not in known]
@@ -79,11 +80,14 @@ def _read_groups(groups: Iterable[Group]) -> Iterator[GroupStatus]:
         yield _read_group(group, copies)
 
 
-def _read_session(client: Client) -> SessionStatus:
+def read_session(client: Client) -> SessionStatus:
+    """Return the status of the session of a client."""
     return SessionStatus(
         client=one_line(client.hello.name, _LONGEST_NAME),
         version=one_line(client.hello.version, _LONGEST_NAME),
+        title=one_line(wire.text(wire.member(client.hello.client_info, "title")) or "", _LONGEST_NAME),
         subject="" if client.authentication.is_local else one_line(client.principal.subject, _LONGEST_NAME),
+        issuer="" if client.authentication.is_local else client.principal.issuer,
         since=client.since,
         calls=client.calls,
         directory=_directory(client),

@@ -19,6 +19,8 @@ MAX_WORDS = 1000
 MAX_POSTINGS = 500_000
 # The maximum number of words, with the same three letters, that are compared with a misspelt one.
 MAX_ALIKE = 2000
+# So much of the description of a group counts for each of its tools.
+MAX_GROUP_DESCRIPTION = 500
 EXACT = "="  # prefix of a word itself, which distinguishes it from a stem
 # Shorter words have no similar words; longer ones are similar from this likeness.
 MIN_FUZZY_LENGTH = 4
@@ -78,7 +80,10 @@ class GroupIndex:
         self._starts = array("I", [0])
         self._tools = array("I")
         self._weights = array("f")
-        about = [(tuning.group, split_words(group)), (tuning.group_description, split_words(description[:500]))]
+        about = [
+            (tuning.group, split_words(group)),
+            (tuning.group_description, split_words(description[:MAX_GROUP_DESCRIPTION])),
+        ]
         postings: dict[str, list[tuple[int, float]]] = {}
         count = 0
         for number, (name, tool) in enumerate(tools.items()):
@@ -115,6 +120,10 @@ class GroupIndex:
             return ()
         start, end = self._starts[at], self._starts[at + 1]
         return zip(self._tools[start:end], self._weights[start:end], strict=True)
+
+    def weight(self, term: str, number: int) -> float:
+        """Return the weight of a term in one tool; 0 if the tool does not contain it."""
+        return next((weight for each, weight in self.postings(term) if each == number), 0.0)
 
     def document_frequency(self, term: str) -> int:
         """Return how many tools contain a term."""
@@ -206,6 +215,44 @@ def _extract_texts(name: str, tool: Raw) -> _ToolTexts:
     for schema in _walk_schemas(members.get("inputSchema")):
         _add_schema(texts, schema)
     return texts
+
+
+@dataclass(frozen=True)
+class FoundWord:
+    """A word of a tool that has a term, and the fields that have it."""
+
+    word: str
+    fields: tuple[str, ...]
+
+
+def find_words(name: str, tool: Raw, about: Mapping[str, str], terms: Iterable[str]) -> dict[str, FoundWord]:
+    """Return where a tool has these terms, in words: by the field, the most telling first.
+
+    `about` has more fields, of all tools of its group.
+    """
+    texts = _extract_texts(name, tool)
+    fields = {
+        "name": split_words(texts.name),
+        "title": split_words(texts.title),
+        "description": split_words(texts.description),
+        "parameters": _split_all(texts.parameters),
+        "descriptions of parameters": _split_all(texts.parameter_descriptions),
+        "allowed values": _split_all(texts.values),
+        **{field: split_words(text) for field, text in about.items()},
+    }
+    found: dict[str, FoundWord] = {}
+    for term in terms:
+        words = {
+            field: next((word for word in words if _has_term(word, term)), "") for field, words in fields.items()
+        }
+        having = [field for field, word in words.items() if word]
+        if having:
+            found[term] = FoundWord(words[having[0]], tuple(having))
+    return found
+
+
+def _has_term(word: str, term: str) -> bool:
+    return EXACT + word == term if term.startswith(EXACT) else stem(word) == term
 
 
 def summarize(name: str, tool: Raw) -> str:

@@ -41,6 +41,36 @@ class ToolMatch:
     is_named: bool
 
 
+@dataclass(frozen=True)
+class WordMatch:
+    """What one word of a query found in a tool: a `term` of its index, and what that adds to the score.
+
+    `likeness` is 1 for the word itself or another form of it, and less for a synonym or a similar spelling.
+    """
+
+    word: str
+    term: str
+    likeness: float
+    is_synonym: bool
+    score: float
+
+
+@dataclass(frozen=True)
+class ExplainedMatch:
+    """A tool that matches, and what its rank follows from.
+
+    `score` orders the matches that are `named` alike: the score by words, or that together with the `similarity` of
+    meanings, where it is known. `named` is how the query names the tool: 0 for not at all, or `NAME_IN_TEXT` and up.
+    """
+
+    match: ToolMatch
+    score: float
+    by_words: float
+    similarity: float | None
+    named: int
+    words: tuple[WordMatch, ...]
+
+
 def rank(
     indexes: Sequence[GroupIndex],
     query: str,
@@ -50,15 +80,54 @@ def rank(
     tuning: Tuning = DEFAULT_TUNING,
 ) -> list[ToolMatch]:
     """Return the best matches, best first; none if nothing matches. `similarity` has one entry for each index."""
-    text = query if len(query) <= 2 * MAX_END else f"{query[:MAX_END]} {query[-MAX_END:]}"
-    scores = _Scores(indexes, tuning)
-    scores.add(_split_query(text, tuning))
-    by_words = scores.fitting_scores()
-    fused = _fuse(by_words, [value for values in similarity for value in values]) if similarity else by_words
-    named = _find_named(indexes, text)
-    order = {**fused, **{number: fused.get(number, 0.0) for number in named}}
-    best = nsmallest(limit, order, key=lambda number: (-named.get(number, 0), -order[number], number))
-    return [scores.match(number, is_named=named.get(number, 0) > NAME_IN_TEXT) for number in best]
+    order = _Order(indexes, query, similarity, tuning)
+    return [order.match(number) for number in order.best(limit)]
+
+
+def explain(
+    indexes: Sequence[GroupIndex],
+    query: str,
+    *,
+    limit: int = MAX_RESULTS,
+    similarity: Sequence[Similarities] = (),
+    tuning: Tuning = DEFAULT_TUNING,
+) -> list[ExplainedMatch]:
+    """Return the matches of `rank`, in the same order, each with what its rank follows from."""
+    order = _Order(indexes, query, similarity, tuning)
+    return [order.explain(number) for number in order.best(limit)]
+
+
+class _Order:
+    """The tools that match a query, and what orders them."""
+
+    def __init__(
+        self, indexes: Sequence[GroupIndex], query: str, similarity: Sequence[Similarities], tuning: Tuning
+    ) -> None:
+        text = query if len(query) <= 2 * MAX_END else f"{query[:MAX_END]} {query[-MAX_END:]}"
+        self._scores = _Scores(indexes, tuning)
+        self._scores.add(_split_query(text, tuning))
+        self._by_words = self._scores.fitting_scores()
+        self._similarity = [value for values in similarity for value in values]
+        fused = _fuse(self._by_words, self._similarity) if similarity else self._by_words
+        self._named = _find_named(indexes, text)
+        self._order = {**fused, **{number: fused.get(number, 0.0) for number in self._named}}
+
+    def best(self, limit: int) -> list[int]:
+        named, order = self._named, self._order
+        return nsmallest(limit, order, key=lambda number: (-named.get(number, 0), -order[number], number))
+
+    def match(self, number: int) -> ToolMatch:
+        return self._scores.match(number, is_named=self._named.get(number, 0) > NAME_IN_TEXT)
+
+    def explain(self, number: int) -> ExplainedMatch:
+        return ExplainedMatch(
+            self.match(number),
+            self._order[number],
+            self._by_words.get(number, 0.0),
+            self._similarity[number] if number < len(self._similarity) else None,
+            self._named.get(number, 0),
+            tuple(self._scores.explain(number)) if number in self._by_words else (),
+        )
 
 
 class _Scores:
@@ -75,14 +144,41 @@ class _Scores:
         self._specific: dict[int, float] = {}
         self._frequencies: dict[str, int] = {}
         self._total = 0.0
+        self._terms: Sequence[tuple[str, list[str]]] = ()
 
     def match(self, number: int, *, is_named: bool) -> ToolMatch:
+        index, number_there = self._locate(number)
+        return ToolMatch(index.group, index.names[number_there], is_named)
+
+    def explain(self, number: int) -> Iterator[WordMatch]:
+        """Yield what each word of the query adds to the score of a tool, without those that add nothing."""
+        index, number_there = self._locate(number)
+        covered = (self._coverage[number] / self._total) ** self._tuning.coverage
+        for stemmed, words in self._terms:
+            found = [
+                (self._idf(self._frequency(term)) * likeness * weight, likeness, term)
+                for term, likeness in self._alternatives(stemmed, words)
+                if (weight := index.weight(term, number_there))
+            ]
+            exact = sum(
+                self._idf(self._frequency(EXACT + word))
+                * self._tuning.exact
+                * index.weight(EXACT + word, number_there)
+                for word in words
+            )
+            if found:
+                score, likeness, term = max(found)
+                is_synonym = likeness < 1 and not term.startswith(EXACT)
+                yield WordMatch(" ".join(words), term, likeness, is_synonym, (score + exact) * covered)
+
+    def _locate(self, number: int) -> tuple[GroupIndex, int]:
         at = max(at for at, offset in enumerate(self._offsets[:-1]) if offset <= number and len(self._indexes[at]))
-        return ToolMatch(self._indexes[at].group, self._indexes[at].names[number - self._offsets[at]], is_named)
+        return self._indexes[at], number - self._offsets[at]
 
     def add(self, terms: Sequence[tuple[str, list[str]]]) -> None:
         """Add the terms of a query: stems, each with the words that have it."""
         rare = sorted(terms, key=lambda term: self._frequency(term[0]))[:MAX_TERMS]
+        self._terms = rare
         objects = {stemmed for stemmed, _ in rare} - actions()
         for stemmed, words in rare:
             self._add(stemmed, words, is_specific=not objects or stemmed in objects)

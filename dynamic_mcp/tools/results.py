@@ -6,6 +6,7 @@ is lost: `keep` stores the removed parts and returns the URI to read them at.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
@@ -281,6 +282,15 @@ class _Truncation:
         if self._links:
             link = {"type": "resource_link", "uri": uri, "name": "the full result", "mimeType": media_type}
             self.remarks.append(_Block(Raw(wire.encode({**link, "size": size(whole)}))))
+
+
+def repeats(block: Raw, structured: Raw) -> bool:
+    """Return whether a block repeats the structured content as text, which servers send for older clients."""
+    text = wire.text(wire.member(block, "text"))
+    try:
+        return text is not None and json.loads(text) == json.loads(bytes(structured))
+    except (ValueError, RecursionError):
+        return False
 
 
 def size(text: str) -> int:

@@ -20,7 +20,7 @@ _SPANS = {"hour": (3600.0, 60), "day": (86400.0, 48)}
 # What of a group with several copies is shown: what somebody has to look at, then what works.
 _ORDER = (State.FAILED.value, State.WAITING.value, State.NEEDS_LOGIN.value, State.READY.value)
 _DOWN = (State.FAILED.value, State.WAITING.value)
-_STATES_IN_WORDS = {
+STATES_IN_WORDS = {
     State.COLD.value: "not started",
     State.CONNECTING.value: "connecting",
     State.READY.value: "ready",
@@ -133,7 +133,7 @@ def _row(status: GroupStatus) -> GroupRow:
     return GroupRow(
         status.name,
         status.state,
-        _STATES_IN_WORDS.get(status.state, status.state),
+        STATES_IN_WORDS.get(status.state, status.state),
         status.reason,
         status.tools,
         status.calls,

@@ -15,6 +15,7 @@ from dynamic_mcp.mcp.revisions import NEWEST
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.client_group import ViewedGroup
 from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.proxy.search import SearchExplanation
 from dynamic_mcp.session.client_connection import ClientConnection, ClientOrigin
 from dynamic_mcp.session.command_messages import upstream_error
 from dynamic_mcp.session.legacy import Session
@@ -50,12 +51,19 @@ class PersonClient:
     def group(self, name: str) -> ViewedGroup:
         return ViewedGroup(self._proxy.view_for(self._session)[name], self._session)
 
+    async def begin(self) -> None:
+        if self._beginning is None:
+            self._beginning = asyncio.create_task(self._begin(), name="beginning of a person's session")
+        await asyncio.shield(self._beginning)
+
+    async def explain_search(self, query: str, *, group: str = "") -> SearchExplanation:
+        await self.begin()
+        return await self._proxy.explain_search(self._session, query, group=group)
+
     async def ask(self, method: str, params: Mapping[str, object], *, group: str = "") -> Raw:
         self._in_flight += 1
         try:
-            if self._beginning is None:
-                self._beginning = asyncio.create_task(self._begin(), name="beginning of a person's session")
-            await asyncio.shield(self._beginning)
+            await self.begin()
             return await self._ask(method, params, group)
         finally:
             self._in_flight -= 1

@@ -15,6 +15,7 @@ from urllib.parse import quote, urlencode
 
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
+from markupsafe import escape as escape_html
 
 from dynamic_mcp.features.table import FEATURES
 from dynamic_mcp.system.text import escape, one_line
@@ -49,6 +50,8 @@ class Renderer:
             "number": lambda value: f"{value:,}",
             "plural": lambda number, noun: f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s",
             "line": lambda text, longest=200: one_line(str(text), longest),
+            # in a field of a form, what a person has typed comes back as it was
+            "typed": lambda text: escape_html(str(text)),
             "segment": lambda text: quote(str(text), safe=""),
             "query": lambda values: urlencode(
                 {name: each for name, each in values.items() if each not in ("", None)}

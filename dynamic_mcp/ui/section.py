@@ -19,6 +19,7 @@ from dynamic_mcp.identity import Authentication
 from dynamic_mcp.proxy.client_group import ViewedGroup
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.request import Event
+from dynamic_mcp.proxy.search import SearchExplanation
 
 
 class UiContext(Struct):
@@ -47,6 +48,14 @@ class UiClient(Protocol):
 
     def group(self, name: str) -> ViewedGroup:
         """Return a group that this person may see. Raises NotFound."""
+        ...
+
+    async def begin(self) -> None:
+        """Begin the session, if it has not: until then, the catalogs of groups may not be known."""
+        ...
+
+    async def explain_search(self, query: str, *, group: str = "") -> SearchExplanation:
+        """Return what a model with the rights of this person would find, and why. Raises DynamicMcpError."""
         ...
 
     async def ask(self, method: str, params: Mapping[str, object], *, group: str = "") -> Raw:

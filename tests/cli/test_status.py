@@ -15,8 +15,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dynamic_mcp.cli.proxy_status import WINDOW_S, CallRates, MemoryUse, ProcessInfo, measure_memory, measure_tree
+from dynamic_mcp.cli.proxy_status import WINDOW_S, CallRates
 from dynamic_mcp.observe.proxies import GroupStatus, InstanceStatus, ProxyStatus, RunningProxy, SessionStatus
+from dynamic_mcp.system.processes import MemoryUse, ProcessInfo, measure_memory, measure_tree
 from tests.cli.commands import BOUND_S, CliRunner, CommandResult
 from tests.program import UPSTREAMS, Json, full, odd, running
 from tests.terminal import INTERRUPT, Terminal, open_terminal, strip_escapes

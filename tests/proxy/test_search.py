@@ -438,3 +438,55 @@ async def test_a_group_with_very_many_words_is_searched_all_the_same(monkeypatch
     monkeypatch.setattr("dynamic_mcp.search.index.MAX_POSTINGS", 100)
     async with learnt(code=upstream(CODE), days=upstream(DAYS)) as client:
         assert (await names(client, query="appointment"))[0] == "create_event"
+
+
+# --- what explains a rank ------------------------------------------------------------------------------
+
+
+async def explained(client: Client, query: str, group: str = "") -> list[tuple[str, str]]:
+    proxy = client.server
+    assert isinstance(proxy, Proxy)
+    return [
+        (each.group, each.name) for each in (await proxy.explain_search(client.session, query, group=group)).tools
+    ]
+
+
+@pytest.mark.parametrize("query", ["create issue", "issue", "an appointment", "delete_branch", "zebra", "list", "  "])
+async def test_an_explanation_finds_what_a_model_finds_in_its_order(query: str) -> None:
+    async with learnt(code=upstream(CODE), days=upstream(DAYS)) as client:
+        found = await rows(client, query=query) if query.strip() else []
+
+        assert await explained(client, query) == [(row["group"], row["name"]) for row in found]
+
+
+async def test_an_explanation_names_the_words_and_where_they_are() -> None:
+    async with learnt(code=upstream(CODE), days=upstream(DAYS)) as client:
+        proxy = client.server
+        assert isinstance(proxy, Proxy)
+        explanation = await proxy.explain_search(client.session, "open issue", group="code")
+        first = explanation.tools[0]
+
+        assert explanation.searched == len(CODE)
+        assert not explanation.compares_meanings
+        assert (first.name, first.similarity) == ("create_issue", None)
+        assert {each.word: (each.found, each.fields, each.kind) for each in first.words} == {
+            "issue": ("issue", ("name", "description"), "same"),
+            "open": ("open", ("description",), "same"),
+        }
+
+
+async def test_an_explanation_says_that_the_query_is_a_name() -> None:
+    async with learnt(code=upstream(CODE)) as client:
+        proxy = client.server
+        assert isinstance(proxy, Proxy)
+        explanation = await proxy.explain_search(client.session, "DeleteBranch")
+
+        assert explanation.tools[0].naming == "its name, written in another way"
+
+
+async def test_an_explanation_says_which_groups_were_not_searched() -> None:
+    async with learnt(code=upstream(CODE), down=Unreachable("down", "gone", final=True)) as client:
+        proxy = client.server
+        assert isinstance(proxy, Proxy)
+
+        assert "`down` (gone)" in (await proxy.explain_search(client.session, "issue")).unsearched

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from dynamic_mcp.search import MAX_RESULTS, GroupIndex, ToolMatch, rank, summarize
+from dynamic_mcp.search import MAX_RESULTS, GroupIndex, ToolMatch, explain, rank, summarize
 from dynamic_mcp.search.ranking import Similarities
 from dynamic_mcp.search.synonyms import synonyms
 from dynamic_mcp.search.words import split_words, stem
@@ -317,6 +317,32 @@ def test_words_are_lower_case_and_bounded(text: str) -> None:
         assert word
         assert len(word) <= 256
         assert stem(word)
+
+
+@given(st.text(max_size=200))
+def test_an_explanation_has_the_order_of_the_ranking(query: str) -> None:
+    similarity = [[0.1 * number for number in range(len(index))] for index in ALL]
+
+    for values in ([], similarity):
+        explained = explain(ALL, query, similarity=values)
+        assert [each.match for each in explained] == rank(ALL, query, similarity=values)
+
+
+def test_an_explanation_says_what_each_word_adds_to_the_score() -> None:
+    explained = explain(ALL, "create an issue with a titel")[0]
+
+    assert explained.match.name == "create_issue"
+    assert sum(each.score for each in explained.words) == pytest.approx(explained.by_words)
+    assert explained.score == explained.by_words
+    assert [each.word for each in explained.words if each.likeness == 1] == ["create", "issue"]
+
+
+def test_an_explanation_tells_synonyms_from_similar_spellings() -> None:
+    synonym = explain(ALL, "erase a branch")[0]
+    misspelt = explain(ALL, "brannch")[0]
+
+    assert [(each.word, each.is_synonym) for each in synonym.words] == [("erase", True), ("branch", False)]
+    assert [(each.word, each.is_synonym, each.likeness < 1) for each in misspelt.words] == [("brannch", False, True)]
 
 
 def test_synonyms_go_both_ways_and_never_lead_to_the_word_itself() -> None:

@@ -90,7 +90,10 @@ function listen() {
   const path = `${root.dataset.base}/events?section=${encodeURIComponent(root.dataset.section)}&path=${encodeURIComponent(location.pathname)}`;
   const stream = new EventSource(path);
   stream.addEventListener("state", (event) => take(JSON.parse(event.data)));
-  stream.addEventListener("open", () => { changes = 0; });
+  stream.addEventListener("open", () => {
+    changes = 0;
+    for (const each of document.querySelectorAll("[data-running]")) fetchPart(each.id); // it may have ended meanwhile
+  });
   stream.addEventListener("error", () => { root.dataset.stream = "closed"; });
   window.addEventListener("pagehide", () => stream.close());
 }
@@ -98,16 +101,19 @@ function listen() {
 // --- forms ------------------------------------------------------------------------------------------------
 
 // A form with `data-part` sends itself and exchanges that part of the page with what comes of it.
-async function send(form, button) {
+async function send(form, button, part) {
   const fields = new URLSearchParams(new FormData(form, button));
   button?.setAttribute("aria-busy", "true");
   try {
     if (form.method === "get") {
       const url = `${form.getAttribute("action")}?${fields}`;
-      await fetchPart(form.dataset.part, url);
+      await fetchPart(part, url);
       history.replaceState(null, "", url);
     } else {
-      await fetchPart(form.dataset.part, button?.getAttribute("formaction") || form.action, { method: "POST", body: fields });
+      const action = button?.getAttribute("formaction") || form.action;
+      const answer = await fetchPart(part, action, { method: "POST", body: fields });
+      // where the action has led, as long as it is this page: what it shows is fetched from there from now on
+      if (answer?.redirected && new URL(answer.url).pathname === location.pathname) history.replaceState(null, "", answer.url);
     }
   } catch {
     showNotice("!The server did not answer. Try again.");
@@ -120,9 +126,10 @@ document.addEventListener("submit", (event) => {
   const form = event.target;
   const question = event.submitter?.dataset.confirm;
   if (question && !confirm(question)) return event.preventDefault();
-  if (!form.dataset.part) return;
+  const part = event.submitter?.dataset.part || form.dataset.part;
+  if (!part) return;
   event.preventDefault();
-  send(form, event.submitter);
+  send(form, event.submitter, part);
 });
 
 // --- keys -------------------------------------------------------------------------------------------------
