@@ -43,7 +43,7 @@ from dynamic_mcp.ui.section import Reply, Section, UiContext, View, Visit
 _LONGEST_NAME = 60
 _LONGEST_DIRECTORY = 120
 _LONGEST_REASON = 160
-_KINDS = {"stdio": "for one AI tool", "daemon": "daemon", "http": "HTTP server"}
+_KINDS = {"stdio": "for one AI tool", "daemon": "daemon", "http": "HTTP server", "ui": "`dynamic-mcp ui`"}
 
 
 class ProxyRow(Struct, frozen=True):

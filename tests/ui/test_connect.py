@@ -27,6 +27,7 @@ from dynamic_mcp.oauth.store import LoginStore
 from dynamic_mcp.proxy.client_group import ViewedGroup
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.request import Event, Observer, Observers
+from dynamic_mcp.proxy.search import SearchExplanation
 from dynamic_mcp.ui.connect import ConnectSection
 from dynamic_mcp.ui.now import NowSection
 from dynamic_mcp.ui.own_tokens import OwnTokens
@@ -51,6 +52,12 @@ class Nobody:
 
     def group(self, name: str) -> ViewedGroup:
         raise NotFound("group", name, ())
+
+    async def begin(self) -> None:
+        return
+
+    async def explain_search(self, query: str, *, group: str = "") -> SearchExplanation:
+        raise NotFound("query", query, ())
 
     async def ask(self, method: str, params: Mapping[str, object], *, group: str = "") -> Raw:
         raise NotFound("method", method, ())
