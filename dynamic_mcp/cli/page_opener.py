@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import time
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -12,13 +13,16 @@ from dynamic_mcp.cli.runner import run
 from dynamic_mcp.config.location import identify
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.oauth.browser import has_browser, open_file
-from dynamic_mcp.observe.proxies import ProxyRegistry
+from dynamic_mcp.observe.proxies import ProxyRegistry, RunningProxy
 from dynamic_mcp.system import paths
 from dynamic_mcp.ui.links import LoginLinks
 
 if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
     from dynamic_mcp.config.resolved import Config
+
+_STARTS_WITHIN_S = 3.0
+_POLL_S = 0.1
 
 
 def open_page(context: Invocation, *, opens_browser: bool) -> int:
@@ -58,14 +62,29 @@ class _PageOpener:
 
 
 def _find_http(config: Config) -> str | None:
-    """Return the URL at which a running process serves this config over HTTP; None if none does."""
-    for running in ProxyRegistry(paths.state_dir() / "running").list_proxies():
-        status = running.status
-        if status.config == identify(config.file) and status.url.startswith("http") and not running.silent_s:
-            parts = urlsplit(status.url)
-            root = "" if config.http is None else config.http.root_path
-            return f"{parts.scheme}://{parts.netloc}{root}"
-    return None
+    """Return the URL at which a running process serves this config over HTTP; None if none does.
+
+    One that has just started is given a moment to say where.
+    """
+    ends_at = time.monotonic() + _STARTS_WITHIN_S
+    while True:
+        found = [each.status for each in _list_running(config)]
+        served = next((status.url for status in found if status.url.startswith("http")), None)
+        is_starting = any(status.kind == "http" and not status.url for status in found)
+        if served is not None or not is_starting or time.monotonic() > ends_at:
+            break
+        time.sleep(_POLL_S)
+    if served is None:
+        return None
+    parts = urlsplit(served)
+    return f"{parts.scheme}://{parts.netloc}{'' if config.http is None else config.http.root_path}"
+
+
+def _list_running(config: Config) -> list[RunningProxy]:
+    """Return the processes that serve a config, without those that are silent."""
+    running = ProxyRegistry(paths.state_dir() / "running").list_proxies()
+    file = identify(config.file)
+    return [each for each in running if each.status.config == file and not each.silent_s]
 
 
 async def _ask_daemon(context: Invocation, config: Config) -> str | None:

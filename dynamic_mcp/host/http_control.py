@@ -206,6 +206,7 @@ class HttpControl:
         old_url = service.url
         await service.serve(http, config)
         self._service = service
+        self._proxy.changed.set()  # what is shown of this process has the URL at once
         if http.profile is not None and http.profile not in config.profiles:
             log.error(_PROFILE_GONE, http.profile, config.file)
         if service.url != old_url:
