@@ -318,3 +318,15 @@ def test_the_indexes_of_earlier_versions_are_removed(log: Path) -> None:
 
     assert not older.exists()
     assert file_for(log).exists()
+
+
+def test_a_glob_may_match_any_number_of_names(tmp_path: Path) -> None:
+    lines = (line(id=str(number), name=f"tool_{number}", at=NOON) for number in range(2100))
+    write_log(tmp_path / "audit", [*lines, line(id="other", name="other", at=NOON)])
+    index = AuditIndex(tmp_path / "audit")
+    index.refresh()
+    begin = at_ms(NOON)
+    counts = [index.count_steps(LineFilter(tool=glob), begin, begin + 60_000, 3) for glob in ("tool_*", "o*", "none")]
+    index.close()
+
+    assert [[each.calls for each in found] for found in counts] == [[2100, 0, 0], [1, 0, 0], [0, 0, 0]]
