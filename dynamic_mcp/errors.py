@@ -137,7 +137,7 @@ class ApprovalPending(DynamicMcpError):
     """The user has not decided yet; the same call, repeated, waits for the decision or uses it.
 
     `id` names the question, and `expires` says until when it waits, in seconds since 1970. Only a local user can run
-    the command that decides.
+    the command that decides; on the page, others may have the right to.
     """
 
     exit_code = 3
@@ -147,7 +147,8 @@ class ApprovalPending(DynamicMcpError):
         self.id, self.expires = id, expires
         ask = f"ask the user to run `dynamic-mcp approve allow {id}`"
         if not is_local:
-            ask = f"only the administrator of this dynamic-mcp server can approve it: have the user ask for `{id}`"
+            who = "an administrator or an approver of this dynamic-mcp server"
+            ask = f"only {who} can approve it: have the user ask for `{id}`"
         super().__init__(
             f"{what} waits for approval `{id}`; nothing was sent yet",
             hint=f"{ask}, then call again with the same arguments",

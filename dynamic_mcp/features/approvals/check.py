@@ -36,7 +36,8 @@ def _check_channels(config: Config) -> Iterator[Finding]:
         yield warning((*_ROOT, "channels"), what, "add `queue`, and answer with `dynamic-mcp approve`")
         return
     if has_others and "client" not in approval.channels:
-        what = "people who connect over HTTP cannot approve their own calls: only a user of this machine can"
+        who = "only a user of this machine or an approver can"
+        what = f"people who connect over HTTP cannot approve their own calls: {who}"
         yield warning((*_ROOT, "channels"), what, "add `client`, so that their AI tools may ask them")
     if not approval.notify.desktop and not approval.notify.command:
         what = "no user is notified of calls in the queue"

@@ -87,6 +87,11 @@ class WaitingCall(Struct, frozen=True):
     config: str
 
     @property
+    def issuer(self) -> str:
+        """Who says who made the call; empty for the local user."""
+        return "" if self.pending.issuer == LOCAL.issuer else self.pending.issuer
+
+    @property
     def allowed_by(self) -> str:
         """Why the client may make the call at all."""
         return DEFAULT_TEXT if self.pending.allowed_by == DEFAULT else self.pending.allowed_by

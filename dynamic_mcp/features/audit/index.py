@@ -6,6 +6,7 @@ any time, and is rebuilt if it is damaged. If it cannot be written, it is built 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import os
@@ -37,7 +38,7 @@ from dynamic_mcp.features.audit.query import (
     pace_of,
 )
 from dynamic_mcp.system import paths
-from dynamic_mcp.system.database_file import DatabaseFile, transaction
+from dynamic_mcp.system.database_file import DatabaseFile, delete_database, transaction
 
 T = TypeVar("T")
 
@@ -246,6 +247,8 @@ class AuditIndex:
     # --- the file of the index ---------------------------------------------------------------------------------
 
     def _open(self) -> sqlite3.Connection:
+        if not self._database.file.exists():
+            _remove_older(self._directory)
         try:
             connection = self._database.open()
             self._identity = self._database.file.stat().st_ino
@@ -280,10 +283,19 @@ class AuditIndex:
         self._indexer = _FileIndexer(self._connection)
 
 
-def file_for(directory: Path) -> Path:
+def file_for(directory: Path, version: int = _FORMAT) -> Path:
     """Return the index of the log in a directory."""
     name = sha256(os.fsencode(directory.resolve())).hexdigest()[:16]
-    return paths.cache_dir() / "audit" / f"{name}.v{_FORMAT}.sqlite"
+    return paths.cache_dir() / "audit" / f"{name}.v{version}.sqlite"
+
+
+def _remove_older(directory: Path) -> None:
+    """Remove the indexes of earlier versions."""
+    for version in range(1, _FORMAT):
+        file = file_for(directory, version)
+        with contextlib.suppress(OSError):
+            delete_database(file)
+            file.with_suffix(".lock").unlink(missing_ok=True)
 
 
 def _database_for(directory: Path) -> DatabaseFile:

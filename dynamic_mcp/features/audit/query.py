@@ -6,7 +6,8 @@ import functools
 import itertools
 import math
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from hashlib import blake2b
 from typing import Literal
 
@@ -28,6 +29,9 @@ MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 _KEYS = {"person": ("who", "lines_who"), "group": ("grp, name", "lines_grp"), "tool": ("grp, name", "lines_grp")}
 # Calls are counted by how long they took, in steps of 3 %.
 _STEPS = 30
+_MOST_LISTED = 2000
+# Returns what is in the parentheses of an IN for a glob, and the values in that.
+FindWords = Callable[[str], tuple[str, list[object]]]
 
 
 class LineFilter(Struct, frozen=True, kw_only=True):
@@ -152,7 +156,7 @@ def count_steps(
     connection: sqlite3.Connection, wanted: LineFilter, begin: int, end: int, steps: int
 ) -> list[UseCount]:
     """Return the number of matching lines in each step of a time, by looking at them."""
-    where, values = _where(structs.replace(wanted, since=None, until=None))
+    where, values = _where(structs.replace(wanted, since=None, until=None), partial(_list_words, connection))
     # a query for each step: grouping would sort all lines
     query = f"SELECT count(*), sum(failed) FROM lines INDEXED BY {_index_for(wanted)} WHERE {where}"  # noqa: S608
     bounds = [begin + (end - begin) * number // steps for number in range(steps + 1)]
@@ -264,8 +268,9 @@ def _read_word(connection: sqlite3.Connection, id: int) -> str:
     return found
 
 
-def _where(wanted: LineFilter) -> tuple[str, list[object]]:
-    """Return a condition, and the values in it."""
+def _where(wanted: LineFilter, find_words: FindWords | None = None) -> tuple[str, list[object]]:
+    """Return a condition, and the values in it. `find_words` is for a condition that is used several times."""
+    find = find_words or (lambda glob: (_WORDS, [_glob(glob)]))
     parts: list[tuple[str, list[object]]] = []
     if wanted.since is not None:
         parts.append(("at >= ?", [wanted.since]))
@@ -286,9 +291,13 @@ def _where(wanted: LineFilter) -> tuple[str, list[object]]:
         allowed = f"(event NOT IN ({_CALLS}) OR decision IN ({_WORD}, {_WORD}))"
         parts.append((allowed, [*CALLS, "allow", "ask"]))
     globs = {"who": wanted.who, "client": wanted.client, "grp": wanted.group, "event": wanted.event}
-    parts += [(f"{column} IN ({_WORDS})", [_glob(glob)]) for column, glob in globs.items() if glob]
+    for column, glob in globs.items():
+        if glob:
+            words, matching = find(glob)
+            parts.append((f"{column} IN ({words})", matching))
     if wanted.tool:
-        parts.append((f"(lines.name IN ({_WORDS}) OR shown IN ({_WORDS}))", [_glob(wanted.tool)] * 2))
+        words, matching = find(wanted.tool)
+        parts.append((f"(lines.name IN ({words}) OR shown IN ({words}))", [*matching, *matching]))
     exact = {"decision": wanted.decision, "config": wanted.config}
     parts += [(f"{column} = {_WORD}", [text]) for column, text in exact.items() if text]
     condition = " AND ".join(part for part, _ in parts) or "1"
@@ -298,6 +307,12 @@ def _where(wanted: LineFilter) -> tuple[str, list[object]]:
 _WORD = "(SELECT id FROM words WHERE text = ?)"
 _CALLS = ", ".join([_WORD] * len(CALLS))
 _WORDS = "SELECT id FROM words WHERE text GLOB ?"
+
+
+def _list_words(connection: sqlite3.Connection, glob: str) -> tuple[str, list[object]]:
+    """Return the words that match a glob, by their ids, if they are not too many to be listed."""
+    ids = [str(row[0]) for row in connection.execute(f"{_WORDS} LIMIT ?", [_glob(glob), _MOST_LISTED + 1])]
+    return (_WORDS, [_glob(glob)]) if len(ids) > _MOST_LISTED else (", ".join(ids), [])
 
 
 def _glob(pattern: str) -> str:

@@ -83,6 +83,11 @@ class IndexReader:
             task.add_done_callback(lambda task: self._asking.pop(wanted, None))
         return cursor
 
+    async def note_newest(self, wanted: LineFilter) -> None:
+        """Find the newest matching line, so that `newest` changes only with newer ones."""
+        if wanted not in self._newest:
+            await self._find_newest(wanted)
+
     async def close(self) -> None:
         """Close the index once its threads have ended what they do."""
         self._is_closed = True

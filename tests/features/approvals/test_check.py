@@ -54,7 +54,7 @@ def test_people_who_cannot_answer_their_own_questions_are_found() -> None:
     shared = Http(auth=(BearerAuth(),))
 
     said = found(config("*", approval=queue, http=shared))
-    assert "only a user of this machine can" in said["settings.approval.channels"]
+    assert "only a user of this machine or an approver can" in said["settings.approval.channels"]
     assert found(config("*", approval=queue)) == {}
     assert found(config("*", http=shared)) == {}
 

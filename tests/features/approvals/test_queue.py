@@ -115,7 +115,7 @@ async def test_a_remote_person_is_told_who_can_approve_and_no_command_that_canno
     async with approving() as on:
         client = await on.join()
         remote = text_of(await wait_in_vain(on, client))
-    assert "only the administrator of this dynamic-mcp server can approve it" in remote
+    assert "only an administrator or an approver of this dynamic-mcp server can approve it" in remote
     assert "Q1" in remote
     assert "dynamic-mcp approve" not in remote
 

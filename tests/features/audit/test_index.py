@@ -7,14 +7,16 @@ import sqlite3
 import sys
 import threading
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from dynamic_mcp.features.audit import days
 from dynamic_mcp.features.audit.index import AuditIndex, file_for
-from dynamic_mcp.features.audit.query import LineFilter
+from dynamic_mcp.features.audit.query import LineCursor, LineFilter
+from dynamic_mcp.identity import Principal
 from dynamic_mcp.system.paths import cache_dir
 from tests.features.audit.written import NOON, calls, line, write_log
 from tests.windows import is_private, is_wine
@@ -234,3 +236,97 @@ def test_what_calls_cost_is_counted_by_whom_or_what_they_are_of(index: AuditInde
     assert sum(each.bytes for each in by_person) == sum(range(100, 130))
     of_ann = index.count_calls(LineFilter(who="ann", tool="create*"), "tool")
     assert {each.key for each in of_ann} == {("github", "create_issue"), ("db", "create_issue")}
+
+
+# --- what the page asks ----------------------------------------------------------------------------------------
+
+
+def at_ms(at: datetime) -> int:
+    return int(at.timestamp() * 1000)
+
+
+def test_pages_go_from_the_newest_line_to_the_oldest_without_a_gap(index: AuditIndex) -> None:
+    found: list[str] = []
+    before: LineCursor | None = None
+    while page := index.find_page(EVERYTHING, 7, before):
+        found += [each.record.id for _, each in page]
+        before = page[-1][0]
+
+    assert found == numbered(*range(29, -1, -1))
+    assert index.find_newest(EVERYTHING) == index.find_page(EVERYTHING, 1)[0][0]
+
+
+def test_the_lines_of_an_owner_are_those_of_this_issuer(log: Path) -> None:
+    write_log(log, [line(id="own", issuer="idp", subject="ann"), line(id="refused", subject="ann", decision="deny")])
+    index = AuditIndex(log)
+    index.refresh()
+    own = index.find_page(LineFilter(owner=Principal("idp", "ann")), 50)
+    of_nobody = index.find_page(LineFilter(owner=Principal("unknown", "ann")), 50)
+    index.close()
+
+    assert [each.record.id for _, each in own] == ["own"]
+    assert of_nobody == []
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        LineFilter(only_calls=True),
+        LineFilter(only_calls=True, config="/c.json"),
+        LineFilter(only_calls=True, group="db"),
+        LineFilter(owner=Principal("", "ann")),
+    ],
+)
+def test_what_was_used_over_time_is_the_same_counted_before_or_now(tmp_path: Path, wanted: LineFilter) -> None:
+    of_config = (structs.replace(each, config="/c.json") for each in calls(50, every=timedelta(minutes=7)))
+    write_log(tmp_path / "audit", [*calls(50, every=timedelta(minutes=9)), line("auth.denied", subject="eve")])
+    write_log(tmp_path / "audit", of_config, n=51)
+    index = AuditIndex(tmp_path / "audit")
+    index.refresh()
+    begin, end = at_ms(NOON), at_ms(NOON + timedelta(hours=10))
+    steps = index.count_steps(wanted, begin, end, 20)
+    lines = [each.record for each in index.find(wanted)]
+    tools = index.count_uses(structs.replace(wanted, group="", since=begin + 60_000), "tool", 50)
+    since = structs.replace(wanted, group="", since=begin + 60_000, only_calls=True)
+    used = [(each.record.group, each.record.name) for each in index.find(since)]
+    index.close()
+
+    expected = [0] * 20
+    for each in lines:
+        expected[(at_ms(datetime.fromisoformat(each.at)) - begin) * 20 // (end - begin)] += 1
+    assert [each.calls for each in steps] == expected
+    assert sum(each.errors for each in steps) == sum(each.outcome == "failure" for each in lines)
+    assert {each.key: each.calls for each in tools} == {key: used.count(key) for key in used}
+
+
+def test_lines_of_a_file_that_is_gone_are_not_counted(log: Path, index: AuditIndex) -> None:
+    begin = at_ms(NOON)
+    wanted = LineFilter(only_calls=True)
+    assert sum(each.calls for each in index.count_steps(wanted, begin, begin + 3_600_000, 5)) == 30
+    days.file_of(log, DAY).unlink()
+    index.refresh()
+
+    assert sum(each.calls for each in index.count_steps(wanted, begin, begin + 3_600_000, 5)) == 0
+    assert index.count_uses(LineFilter(since=0), "client", 5) == []
+
+
+def test_the_indexes_of_earlier_versions_are_removed(log: Path) -> None:
+    older = file_for(log, 1)
+    older.parent.mkdir(parents=True, exist_ok=True)
+    older.write_bytes(b"old")
+    AuditIndex(log).close()
+
+    assert not older.exists()
+    assert file_for(log).exists()
+
+
+def test_a_glob_may_match_any_number_of_names(tmp_path: Path) -> None:
+    lines = (line(id=str(number), name=f"tool_{number}", at=NOON) for number in range(2100))
+    write_log(tmp_path / "audit", [*lines, line(id="other", name="other", at=NOON)])
+    index = AuditIndex(tmp_path / "audit")
+    index.refresh()
+    begin = at_ms(NOON)
+    counts = [index.count_steps(LineFilter(tool=glob), begin, begin + 60_000, 3) for glob in ("tool_*", "o*", "none")]
+    index.close()
+
+    assert [[each.calls for each in found] for found in counts] == [[2100, 0, 0], [1, 0, 0], [0, 0, 0]]
