@@ -45,7 +45,7 @@ class FormError(ValueError):
         self.message = message
 
 
-class Choice(Struct, frozen=True):
+class AllowedValue(Struct, frozen=True):
     """An allowed value: its key in the form, the text that shows it, and the value as JSON."""
 
     key: str
@@ -64,7 +64,7 @@ class Field(Struct, frozen=True):
     description: str = ""
     default: str = ""
     bounds: str = ""
-    choices: tuple[Choice, ...] = ()
+    choices: tuple[AllowedValue, ...] = ()
     item: FieldType = "text"
     is_long: bool = False
 
@@ -193,7 +193,7 @@ def _build_field(name: str, schema: object, root: Schema, *, is_required: bool, 
     )
 
 
-def _choose_type(schema: Schema, choices: Sequence[Choice]) -> FieldType:
+def _choose_type(schema: Schema, choices: Sequence[AllowedValue]) -> FieldType:
     if choices:
         return "choice"
     match _single_type(schema):
@@ -220,7 +220,7 @@ def _has_alternatives(schema: Schema) -> bool:
     return any(name in schema for name in ("anyOf", "oneOf", "allOf", "not", "if"))
 
 
-def _read_choices(schema: Schema) -> tuple[Choice, ...]:
+def _read_choices(schema: Schema) -> tuple[AllowedValue, ...]:
     """Return the allowed values that a list can show; none if there are too many, or values that are no scalars."""
     allowed = [schema["const"]] if "const" in schema else schema.get("enum")
     if not isinstance(allowed, list) or not 0 < len(allowed) <= _MOST_CHOICES:
@@ -229,7 +229,7 @@ def _read_choices(schema: Schema) -> tuple[Choice, ...]:
         return ()
     encoded = list(dict.fromkeys(wire.encode(each) for each in allowed))
     return tuple(
-        Choice(key_of(each.decode()), _text_of(json.loads(each))[:_LONGEST_CHOICE], each) for each in encoded
+        AllowedValue(key_of(each.decode()), _text_of(json.loads(each))[:_LONGEST_CHOICE], each) for each in encoded
     )
 
 

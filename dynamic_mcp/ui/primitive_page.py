@@ -112,7 +112,7 @@ class PrimitivePage:
         """Call it, or show the form in another way. What was typed stays, whatever is wrong with it."""
         form = self._visit.form
         if form.get("do") == "stop":
-            return self._stop(form.get("result", ""))
+            return await self._stop(form.get("result", ""))
         keys = {field.key for field in self._primitive.form.fields} | {"json", "mode"}
         typed = {key: value for key, value in form.items() if key in keys}
         if form.get("do") == "json":
@@ -148,10 +148,11 @@ class PrimitivePage:
     def _with_result(self, id: str) -> str:
         return f"{self.path}{'&' if '?' in self.path else '?'}result={id}"
 
-    def _stop(self, id: str) -> Reply:
+    async def _stop(self, id: str) -> Reply:
         call = self._calls.find(self._visit, id, self.path)
         if call is not None:
             self._calls.stop(call)
+            await self._calls.wait(call, ANSWER_WITHIN_S)
         return Redirect(self._with_result(id))
 
     # --- the form --------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynamic_mcp.mcp.uri_template import matches
+from dynamic_mcp.mcp.uri_template import expand, matches, variables
 from tests.examples import examples
 
 # The expansions of RFC 6570, section 3.2, with its variables: template, URI.
@@ -138,3 +138,57 @@ def test_hostile_templates_are_answered_like_any_other(template: str, uri: str) 
 def test_what_is_too_long_to_be_looked_at_does_not_match() -> None:
     assert not matches("{+a}", "a" * 100_000)
     assert not matches("a" * 100_000, "a" * 100_000)
+
+
+# --- making URIs: the examples of RFC 6570, section 3.2, whose values are texts -----------------------------
+
+VALUES = {
+    "var": "value",
+    "hello": "Hello World!",
+    "half": "50%",
+    "empty": "",
+    "x": "1024",
+    "y": "768",
+    "path": "/foo/bar",
+}
+
+
+@pytest.mark.parametrize(
+    ("template", "uri"),
+    [
+        ("{var}", "value"),
+        ("{hello}", "Hello%20World%21"),
+        ("O{empty}X", "OX"),
+        ("O{undef}X", "OX"),
+        ("{x,y}", "1024,768"),
+        ("{var:3}", "val"),
+        ("{+hello}", "Hello%20World!"),
+        ("{+half}", "50%25"),
+        ("{+path}/here", "/foo/bar/here"),
+        ("{#x,hello,y}", "#1024,Hello%20World!,768"),
+        ("X{.x,y}", "X.1024.768"),
+        ("{/var,x}/here", "/value/1024/here"),
+        ("{/var,empty}", "/value/"),
+        ("{;x,y,empty}", ";x=1024;y=768;empty"),
+        ("{?x,y,empty}", "?x=1024&y=768&empty="),
+        ("?fixed=yes{&x}", "?fixed=yes&x=1024"),
+        ("{?undef}", ""),
+    ],
+)
+def test_a_template_makes_the_uri_that_the_rfc_says(template: str, uri: str) -> None:
+    assert expand(template, VALUES) == uri
+
+
+@pytest.mark.parametrize(
+    ("template", "names"),
+    [("a://{x}/{+path}{?x,y*}{var:3}", ["x", "path", "y", "var"]), ("a://b", []), ("a://{", []), ("{,}", [])],
+)
+def test_the_variables_of_a_template_are_named_once_in_order(template: str, names: list[str]) -> None:
+    assert variables(template) == names
+
+
+@given(st.text(max_size=20), st.text(max_size=20))
+def test_a_made_uri_matches_its_template(name: str, value: str) -> None:
+    template = "x://host/{name}{?q}"
+
+    assert matches(template, expand(template, {"name": name, "q": value}))

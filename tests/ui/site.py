@@ -17,6 +17,7 @@ from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.face.auth.make import ProviderPool
 from dynamic_mcp.face.http.authenticator import EventStream, PageRequest
 from dynamic_mcp.face.http.exchange import RequestHead, Response
+from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.ui.links import LoginLinks
 from dynamic_mcp.ui.section import Section
@@ -50,6 +51,11 @@ class Document(HTMLParser):
         """What a reader sees, with single spaces."""
         return " ".join("".join(self._texts).split())
 
+    @property
+    def raw_text(self) -> str:
+        """The texts as they are, as in the fields of forms."""
+        return "".join(self._texts)
+
     def find(self, tag: str, **attributes: str) -> list[dict[str, str]]:
         """Return the attributes of elements that have these."""
         wanted = {name.rstrip("_"): value for name, value in attributes.items()}
@@ -73,7 +79,7 @@ class Answer:
         self.response = response
         self.status = response.status
         self.headers = {name.decode(): value.decode() for name, value in response.headers}
-        self.document = Document(response.body.decode())
+        self.document = Document(response.body.decode("utf-8", "replace"))
 
     @property
     def text(self) -> str:
@@ -173,10 +179,12 @@ async def site_of(
     config: Config | None = None,
     opener: Opener | None = None,
     sections: Sequence[type[Section]] | None = None,
+    *,
+    catalog_store: CatalogStore | None = None,
 ) -> AsyncIterator[Site]:
     """Run a proxy with its page, whose state is in this folder."""
     config = replace(config or config_of(), file=folder / "config.json")
-    proxy = Proxy(config, opener=opener or Opener(), state_folder=folder)
+    proxy = Proxy(config, opener=opener or Opener(), state_folder=folder, catalog_store=catalog_store)
     site = Site(proxy, config, folder, sections)
     site.configure()
     try:
