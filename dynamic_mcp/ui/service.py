@@ -31,6 +31,7 @@ from dynamic_mcp.features.table import FEATURES
 from dynamic_mcp.identity import LOCAL_USER, Authentication
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.request import Replicas
+from dynamic_mcp.ui.access import AccessSection
 from dynamic_mcp.ui.clients import ClientsSection
 from dynamic_mcp.ui.connect import ConnectSection
 from dynamic_mcp.ui.cookies import Cookies, Login, Notice, load_key
@@ -45,7 +46,7 @@ from dynamic_mcp.ui.tools import ToolsSection
 log = logging.getLogger(__name__)
 
 PATH = "/ui"
-_KERNEL_SECTIONS: tuple[type[Section], ...] = (NowSection, ToolsSection, ClientsSection, ConnectSection)
+_KERNEL_SECTIONS: tuple[type[Section], ...] = (NowSection, ToolsSection, ClientsSection, ConnectSection, AccessSection)
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self';"
     " form-action 'self'; frame-ancestors 'none'; base-uri 'none'; require-trusted-types-for 'script'"
