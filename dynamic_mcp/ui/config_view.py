@@ -32,6 +32,7 @@ from dynamic_mcp.groups.catalog import Catalog
 from dynamic_mcp.observe.proxies import ProxyRegistry
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.file_reader import decode, read_bytes
+from dynamic_mcp.system.file_store import stamp_of
 from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.system.text import os_reason
 from dynamic_mcp.ui.section import Reply, Section, View, Visit
@@ -90,7 +91,7 @@ class ConfigSection(Section):
         return visit.is_operator
 
     def stamp(self, visit: Visit) -> Hashable:
-        return id(self.context.config)
+        return id(self.context.config), stamp_of(self.context.config.file)
 
     async def show(self, visit: Visit, *rest: str) -> Reply | None:
         match rest:

@@ -18,8 +18,8 @@ from dynamic_mcp.face.auth.token_store import facts_of
 from dynamic_mcp.importer import reader
 from dynamic_mcp.importer.connections import (
     TOKEN_PLACEHOLDER,
-    Connection,
-    Target,
+    ConnectionTarget,
+    ToolConnection,
     bearer_headers,
     describe_connection,
     list_places,
@@ -184,7 +184,7 @@ class ConnectSection(Section):
         url = self._endpoint
         return f"{url.rstrip('/')}/profile/{quote(choice.profile, safe='')}" if choice.profile else url
 
-    def _find_target(self, visit: Visit, choice: _Choice) -> tuple[Target, str]:
+    def _find_target(self, visit: Visit, choice: _Choice) -> tuple[ConnectionTarget, str]:
         """Return what a tool is connected to, and a warning about our own program."""
         if choice.way == "url":
             url, variable = self._whole_url(choice), _VARIABLE if choice.has_token else ""
@@ -192,7 +192,7 @@ class ConnectSection(Section):
             words = [word for name, value in headers.items() for word in ("--header", f"{name}: {value}")]
             program, caveat = find_own_program() if visit.authentication.is_local else (["dynamic-mcp"], "")
             requested = (variable,) if variable else ()
-            return Target((*program, "connect", url, *words), url, variable, requested), caveat
+            return ConnectionTarget((*program, "connect", url, *words), url, variable, requested), caveat
         file = self.context.config.file.absolute()
         program, caveat = find_own_program()
         try:
@@ -200,9 +200,9 @@ class ConnectSection(Section):
         except ConfigError:  # what is on the disk is not what is served
             names = ()
         profile = ("--profile", choice.profile) if choice.profile else ()
-        return Target((*program, str(file), *profile), requested=tuple(names)), caveat
+        return ConnectionTarget((*program, str(file), *profile), requested=tuple(names)), caveat
 
-    def _install_command(self, connection: Connection, choice: _Choice) -> str:
+    def _install_command(self, connection: ToolConnection, choice: _Choice) -> str:
         words = ["install", connection.tool]
         if choice.way == "url":
             words += ["--url", self._endpoint]

@@ -17,7 +17,7 @@ from msgspec import Struct
 from dynamic_mcp.config.resolved import Pinning
 from dynamic_mcp.errors import DynamicMcpError, NotFound
 from dynamic_mcp.face.http.exchange import Response
-from dynamic_mcp.features.pins.approval import CHANGED, Approval, approve, event_of_approval
+from dynamic_mcp.features.pins.approval import CHANGED, ApprovalOutcome, approve, event_of_approval
 from dynamic_mcp.features.pins.comparison import ServerComparison, compare_all, read_lock
 from dynamic_mcp.features.pins.definition import Key
 from dynamic_mcp.features.pins.differences import MOVED, diff_of, is_plain
@@ -318,7 +318,7 @@ def _digest_of(differences: Sequence[Difference]) -> str:
     return sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _describe(outcome: Approval, server: str) -> tuple[str, bool]:
+def _describe(outcome: ApprovalOutcome, server: str) -> tuple[str, bool]:
     """Return in words what was approved, and whether something was refused."""
     approved = sum(len(differences) for _, differences in outcome.approved)
     text = f"Approved: {pluralize(approved, 'definition')} of {server}." if approved else "Nothing was approved."
