@@ -279,10 +279,10 @@ def _words_for(name: str, before: object, entry: object) -> list[str] | None:
 def _diff(before: str, after: str) -> Iterator[tuple[str, str]]:
     """Yield the signs and the lines of a difference between two texts, as much as there is room for."""
     left = _LONGEST_DIFF
-    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), "the file", "your text", lineterm="")
-    for line in lines:
+    lines = [*difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="")]
+    for line in lines[2:]:  # after the names of the files
         left -= len(escape(line)) + 60
         if left < 0:
             yield "@", "… and more"
             return
-        yield line[:1], line[1:]
+        yield line[:1], line.strip("@ ") if line.startswith("@") else line[1:]

@@ -89,7 +89,7 @@ async def test_what_no_command_makes_is_a_difference_to_apply_by_hand(tmp_path: 
         assert "Shown otherwise two" in page.text
         assert "Kept running 1 server" in page.text
         assert "Change the file by hand" in page.text
-        assert '+ "include": [' in page.text
+        assert 'added: + "include": [' in page.text
         assert SECRET not in page.document.html
 
 
