@@ -28,12 +28,14 @@ from dynamic_mcp.groups.catalog import Catalog
 from dynamic_mcp.identity import Authentication
 from dynamic_mcp.policy.access import Policy
 from dynamic_mcp.policy.classify import access_of
+from dynamic_mcp.ui.memo import Memo
 from dynamic_mcp.ui.own_tokens import OwnTokens
 from dynamic_mcp.ui.section import Reply, Section, UiContext, View, Visit, find_page
 
 _ROWS, _COLUMNS = 30, 8
 _LONGEST_ARGUMENTS = 4000
 _MOST_RULES = 60
+_MOST_LISTED = 60  # servers to choose from; of more, a part of the name is typed
 _ID_LENGTH = 16
 _KINDS = {"allow": "good", "ask": "wait", "deny": "bad", DEPENDS: "busy"}
 
@@ -48,7 +50,7 @@ class AccessColumn(Struct, frozen=True):
 
 
 class AccessRow(Struct, frozen=True):
-    """A tool, its class, and the effect for each column. `id` stands for it in URLs, where names may be long."""
+    """A tool, its class, and the effect for each column."""
 
     id: str
     group: str
@@ -57,12 +59,27 @@ class AccessRow(Struct, frozen=True):
     effects: tuple[str, ...]
 
 
+class _Tool(Struct, frozen=True):
+    """A tool of a server, and both names as they are searched."""
+
+    group: str
+    name: str
+    searched: str
+
+    @property
+    def id(self) -> str:
+        """Stands for it in URLs, where names may be long."""
+        digest = sha256(f"{self.group}\0{self.name}".encode("utf-8", "surrogatepass"))
+        return digest.hexdigest()[:_ID_LENGTH]
+
+
 class _Known(Struct, frozen=True):
     """What the rules are applied to: the config and its rules, the tools, and the tokens that were made."""
 
     config: Config
     policy: Policy | None
     catalogs: Mapping[str, Catalog]
+    tools: Sequence[_Tool]
     tokens: _Tokens
 
 
@@ -78,6 +95,7 @@ class AccessSection(Section):
         super().__init__(context)
         self._tokens = OwnTokens(context)
         self._compiled: tuple[Config, Policy | None] | None = None
+        self._tools: Memo[Sequence[_Tool]] = Memo()
 
     def is_for(self, visit: Visit) -> bool:
         return visit.is_operator
@@ -98,7 +116,11 @@ class AccessSection(Section):
                 catalogs.setdefault(group.name, group.catalog)
         stored = await self._tokens.load(visit) if self._tokens.are_accepted else ()
         tokens = [(each.subject, each.roles) for each in stored if not each.has_expired(visit.now)]
-        return _Known(config, self._policy(config), dict(sorted(catalogs.items())), tokens)
+        ordered = dict(sorted(catalogs.items()))
+        tools = await asyncio.to_thread(
+            self._tools.find, (config, *ordered.values()), tuple(ordered), lambda: _list_tools(config, ordered)
+        )
+        return _Known(config, self._policy(config), ordered, tools, tokens)
 
     def _policy(self, config: Config) -> Policy | None:
         if self._compiled is None or self._compiled[0] is not config:
@@ -113,10 +135,12 @@ class AccessSection(Section):
         kind: Literal["role", "person"] = "person" if query.get("of") == "people" else "role"
         names = _list_people(known) if kind == "person" else list(known.policy.rules) if known.policy else []
         fitting = [AccessColumn(kind, each) for each in names if who in each.lower()]
+        group = query.get("group", "")
+        is_whole = group in known.catalogs  # else it is a part of a name
         tools = [
-            (group, tool)
-            for group, tool in list_tools(known.config, known.catalogs)
-            if query.get("group", "") in ("", group) and wanted in f"{group} {tool}".lower()
+            each
+            for each in known.tools
+            if (each.group == group if is_whole else group in each.group) and wanted in each.searched
         ]
         pages = max(-(-len(tools) // _ROWS), 1)
         page = find_page(visit, pages)
@@ -130,7 +154,8 @@ class AccessSection(Section):
             "total": len(tools),
             "page": page,
             "pages": pages,
-            "groups": [*known.catalogs],
+            "groups": [*known.catalogs] if len(known.catalogs) <= _MOST_LISTED else [],
+            "has_tools": bool(known.tools),
             "unknown": sorted({*known.config.presentations} - {*known.catalogs})[:20],
             "has_rules": known.policy is not None,
             "has_people": bool(_list_people(known)),
@@ -176,7 +201,7 @@ class AccessSection(Section):
 
 
 def _make_rows(
-    known: _Known, policy: Policy, tools: Sequence[tuple[str, str]], columns: Sequence[AccessColumn], page: int
+    known: _Known, policy: Policy, tools: Sequence[_Tool], columns: Sequence[AccessColumn], page: int
 ) -> list[AccessRow]:
     people = {
         each.name: authenticate_subject(known.config, each.name, known.tokens)
@@ -184,7 +209,8 @@ def _make_rows(
         if each.kind == "person"
     }
     rows = list[AccessRow]()
-    for group, tool in tools[(page - 1) * _ROWS : page * _ROWS]:
+    for each_tool in tools[(page - 1) * _ROWS : page * _ROWS]:
+        group, tool = each_tool.group, each_tool.name
         access = class_of(known.config, known.catalogs, group, tool)
         effects = (
             effect_for(policy, people[each.name], group, tool, access)
@@ -192,7 +218,7 @@ def _make_rows(
             else effect_for_role(policy, each.name, group, tool, access)
             for each in columns
         )
-        rows.append(AccessRow(_id_of(group, tool), group, tool, access, tuple(effects)))
+        rows.append(AccessRow(each_tool.id, group, tool, access, tuple(effects)))
     return rows
 
 
@@ -223,15 +249,15 @@ def _authenticate(known: _Known, kind: str, name: str) -> Authentication:
     raise NotFound("role or person", name, ())
 
 
-def _id_of(group: str, tool: str) -> str:
-    return sha256(f"{group}\0{tool}".encode("utf-8", "surrogatepass")).hexdigest()[:_ID_LENGTH]
+def _list_tools(config: Config, catalogs: Mapping[str, Catalog]) -> Sequence[_Tool]:
+    return [_Tool(group, tool, f"{group} {tool}".lower()) for group, tool in list_tools(config, catalogs)]
 
 
 def _find_tool(known: _Known, id: str) -> tuple[str, str]:
     """Return the group and the name of a tool. Raises NotFound."""
-    for group, tool in list_tools(known.config, known.catalogs):
-        if _id_of(group, tool) == id:
-            return group, tool
+    for each in known.tools:
+        if each.id == id:
+            return each.group, each.name
     raise NotFound("tool", "that", (), hint="its server may have changed; go back to the list")
 
 

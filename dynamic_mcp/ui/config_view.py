@@ -35,7 +35,8 @@ from dynamic_mcp.system.file_reader import decode, read_bytes
 from dynamic_mcp.system.file_store import stamp_of
 from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.system.text import os_reason
-from dynamic_mcp.ui.section import Reply, Section, View, Visit
+from dynamic_mcp.ui.memo import Memo
+from dynamic_mcp.ui.section import Reply, Section, UiContext, View, Visit
 
 # What is shown whole: HTML of more would make the page too large.
 _LONGEST_SHOWN = 28_000
@@ -87,6 +88,10 @@ class ConfigSection(Section):
     icon = "config"
     rank = 80
 
+    def __init__(self, context: UiContext) -> None:
+        super().__init__(context)
+        self._findings: Memo[list[Finding]] = Memo()
+
     def is_for(self, visit: Visit) -> bool:
         return visit.is_operator
 
@@ -117,7 +122,7 @@ class ConfigSection(Section):
         (text, error), in_use, findings = await asyncio.gather(
             asyncio.to_thread(_read_masked, config.file),
             asyncio.to_thread(_find_in_use, state_folder, config.file),
-            asyncio.to_thread(_find_findings, config, self._catalogs()),
+            asyncio.to_thread(self._find_findings, config, self._catalogs()),
         )
         shown = text if tried is None else tried
         is_large = len(escape(shown)) > _LONGEST_SHOWN
@@ -135,6 +140,12 @@ class ConfigSection(Section):
             "most": _MOST_NAMES,
         }
         return View("config.html", "Config", values)
+
+    def _find_findings(self, config: Config, catalogs: Mapping[str, Catalog]) -> list[Finding]:
+        def find() -> list[Finding]:
+            return _find_findings(config, catalogs)
+
+        return self._findings.find((config, *catalogs.values()), stamp_of(config.file), find)
 
     def _catalogs(self) -> Mapping[str, Catalog]:
         groups = self.context.proxy.groups

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Hashable, Mapping, Sequence
+from functools import cache
 from urllib.parse import quote, urlsplit
 
 from msgspec import Struct
@@ -38,6 +39,12 @@ _LIFETIMES = {"7d": "7 days", "30d": "30 days", "90d": "90 days", "never": "no e
 _TOKENS_PER_PAGE = 40
 # The tools that are shown first; all others follow by name.
 _POPULAR = ("cursor", "claude", "claude-desktop", "vscode", "codex", "gemini", "windsurf", "zed", "opencode", "goose")
+
+
+@cache
+def _list_tools() -> frozenset[str]:
+    """Return the names of the tools that have a file which a person could edit."""
+    return frozenset(each.name for each in TOOLS if each.name != "shared" and list_places(each))
 
 
 class _Choice(Struct, frozen=True):
@@ -110,7 +117,7 @@ class ConnectSection(Section):
     def _show_tools(self, visit: Visit) -> View:
         wanted = visit.query.get("q", "").lower()
         fitting = [each for each in TOOLS if wanted in f"{each.title} {each.name} {' '.join(each.aliases)}".lower()]
-        tools = [each for each in fitting if each.name != "shared" and list_places(each)]
+        tools = [each for each in fitting if each.name in _list_tools()]
         choice = self._choose(visit)
         values = {
             "popular": [each for name in _POPULAR for each in tools if each.name == name],
