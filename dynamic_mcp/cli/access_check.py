@@ -2,88 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
-from msgspec import Raw
-
 from dynamic_mcp.cli.access_catalogs import known_catalogs
 from dynamic_mcp.cli.access_subject import AccessQuery
 from dynamic_mcp.cli.invocation import Invocation, unknown_group
-from dynamic_mcp.config.access import DEFAULT, DEFAULT_TEXT, AccessKind, AccessRule, Effect
-from dynamic_mcp.config.resolved import Config, Presentation
-from dynamic_mcp.identity import Authentication
-from dynamic_mcp.policy.access import AccessRules, Approve, Decision, GroupRules, Policy
+from dynamic_mcp.config.access import AccessKind, Effect
+from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.doctor.access_explanation import AccessCase, find_hiding
+from dynamic_mcp.policy.access import Decision, Policy
 from dynamic_mcp.policy.classify import access_of
-from dynamic_mcp.policy.rule import AccessTarget
-from dynamic_mcp.proxy.profiles import choose, narrow
 
 _EXIT_CODES = {Effect.ALLOW: 0, Effect.DENY: 1, Effect.ASK: 3}
 _STYLES = {Effect.ALLOW: "green", Effect.DENY: "red", Effect.ASK: "yellow"}
-
-
-@dataclass(frozen=True)
-class ConsideredRule:
-    """A rule of the subject's roles; `mismatch` is the reason why it does not match, empty if it matches."""
-
-    id: str
-    effect: str
-    about: str
-    matches: bool
-    mismatch: str
-
-
-@dataclass(frozen=True)
-class _Case:
-    """One request and the inputs of its decision. `policy` is None for a config without access rules."""
-
-    group: str
-    kind: AccessKind
-    name: str
-    access: str
-    who: Authentication
-    arguments: Raw | None
-    policy: Policy | None
-
-    @property
-    def rules(self) -> AccessRules | None:
-        return self.policy.rules_for(self.who) if self.policy is not None else None
-
-    def decide(self) -> tuple[Decision, bool, bool]:
-        """Return the decision, whether the item is listed, and whether the decision depends on the arguments."""
-        if self.rules is None:
-            return Decision(Effect.ALLOW), True, False
-        group_rules = self.rules.for_group(self.group)
-        judgement = group_rules.judge(self.kind, self.name, self.access)
-        return judgement.decide(self.arguments), judgement.is_visible, judgement.settled is None
-
-    def considered(self) -> list[ConsideredRule]:
-        if self.policy is None or self.rules is None:
-            return []
-        group_rules = self.rules.for_group(self.group)
-        reasons = self._reasons(group_rules)
-        rules = [rule for role in sorted(self.rules.roles) for rule in self.policy.rules[role]]
-        considered = [
-            ConsideredRule(rule.source.id, rule.source.effect.value, describe_rule(rule.source), not why, why)
-            for rule in rules
-            for why in (reasons.get(id(rule), "its servers do not match"),)
-        ]
-        if group_rules.approve is not None:
-            considered.append(self._consider_approve(group_rules.approve))
-        return considered
-
-    def _consider_approve(self, approve: Approve) -> ConsideredRule:
-        """Return the `approve` rule of the server, which asks about calls that the rules of roles allow."""
-        mismatch = (
-            "" if approve.is_about(AccessTarget(self.group, self.kind, self.name)) else "its tools do not match"
-        )
-        if not mismatch and self.decide()[0].effect is Effect.DENY:
-            mismatch = "nothing allows it, so there is nothing to approve"
-        about = f"tools {', '.join(approve.globs)} of {self.group}, if allowed"
-        return ConsideredRule(approve.id, Effect.ASK.value, about, not mismatch, mismatch)
-
-    def _reasons(self, group_rules: GroupRules) -> dict[int, str]:
-        return {id(rule): why for rule, why in group_rules.explain(self.kind, self.name, self.access, self.arguments)}
 
 
 def check_access(context: Invocation, question: AccessQuery) -> int:
@@ -115,26 +44,7 @@ def explain_access(context: Invocation, question: AccessQuery) -> int:
     return _EXIT_CODES[decision.effect]
 
 
-def describe_rule(rule: AccessRule) -> str:
-    """Describe a rule in one line: `tools delete_* of github; only write`."""
-    kinds = {"tools": rule.tools, "prompts": rule.prompts, "resources": rule.resources}
-    if all(globs == ("*",) for globs in kinds.values()):
-        what = "everything"
-    else:
-        what = " and ".join(f"{kind} {', '.join(globs)}" for kind, globs in kinds.items() if globs)
-    parts = [f"{what or 'nothing'} of {', '.join(rule.servers)}"]
-    if rule.only is not None:
-        parts.append(f"only {rule.only}")
-    if rule.arguments:
-        parts.append(f"arguments {', '.join(condition.path for condition in rule.arguments)}")
-    if rule.when is not None:
-        parts.append("when …")
-    if rule.scope is not None:
-        parts.append(f"scope {rule.scope}")
-    return "; ".join(parts)
-
-
-def _read_case(context: Invocation, question: AccessQuery) -> _Case:
+def _read_case(context: Invocation, question: AccessQuery) -> AccessCase:
     config = context.read_config()
     if question.group not in config.presentations:
         raise unknown_group(question.group, config)
@@ -142,8 +52,10 @@ def _read_case(context: Invocation, question: AccessQuery) -> _Case:
     access = _class_of(context, config, question.group, name) if kind is AccessKind.TOOL else "read"
     policy = Policy(config.access) if config.access is not None else None
     who = question.authentication(config)
-    case = _Case(question.group, kind, name, access, who, question.raw_arguments, policy)
-    _say_if_hidden(context, config, case)
+    case = AccessCase(question.group, kind, name, access, who, question.raw_arguments, policy)
+    hiding = find_hiding(config, case)
+    if hiding:
+        context.out.say(hiding)
     return case
 
 
@@ -163,25 +75,7 @@ def _class_of(context: Invocation, config: Config, group: str, tool: str) -> str
     return access_of(tool, entry, shown.effects).access
 
 
-def _say_if_hidden(context: Invocation, config: Config, case: _Case) -> None:
-    """Print whether a profile or the config hides the item from the subject."""
-    roles = case.rules.roles if case.rules is not None else ()
-    profile = choose(config.profiles, None, (*case.who.roles, *roles))
-    narrowed = config.presentations if profile is None else narrow(config.presentations, profile)
-    if profile is not None and not _shows(narrowed, case):
-        context.out.say(f"the profile `{profile.name}`, which follows from the roles, does not show it")
-    elif not _shows(config.presentations, case):
-        context.out.say(f"the config hides it for everybody, by `features` or `tools` of `{case.group}`")
-
-
-def _shows(presentations: Mapping[str, Presentation], case: _Case) -> bool:
-    shown = presentations.get(case.group)
-    if shown is None or not shown.features.allows(f"{case.kind.value}s"):
-        return False
-    return case.kind is not AccessKind.TOOL or shown.tools.allows(case.name)
-
-
-def _decide(context: Invocation, case: _Case) -> tuple[Decision, dict[str, object]]:
+def _decide(context: Invocation, case: AccessCase) -> tuple[Decision, dict[str, object]]:
     decision, is_listed, depends = case.decide()
     if depends and case.arguments is None:
         context.out.say("the decision depends on the arguments; `--args` gives them")
@@ -190,7 +84,7 @@ def _decide(context: Invocation, case: _Case) -> tuple[Decision, dict[str, objec
         "effect": decision.effect.value,
         "rule": decision.rule,
         "allowed_by": decision.allowed_by,
-        "reason": _reason(case, decision),
+        "reason": case.explain(decision),
         "is_listed": is_listed,
         "group": case.group,
         "kind": case.kind.value,
@@ -203,20 +97,6 @@ def _decide(context: Invocation, case: _Case) -> tuple[Decision, dict[str, objec
     if decision.scopes:
         facts["scopes"] = list(decision.scopes)
     return decision, facts
-
-
-def _reason(case: _Case, decision: Decision) -> str:
-    if case.policy is None:
-        return "the config has no access rules"
-    if decision.scopes:
-        return f"the token lacks the scope `{'` or `'.join(decision.scopes)}`"
-    if decision.rule == DEFAULT:
-        roles = case.rules.roles if case.rules is not None else ()
-        return "no rule matches" if roles else "the subject has no role, so no rule applies"
-    about = next((each.about for each in case.considered() if each.id == decision.rule), "")
-    if decision.allowed_by in ("", decision.rule):
-        return about
-    return f"{about}; allowed by {DEFAULT_TEXT if decision.allowed_by == DEFAULT else decision.allowed_by}"
 
 
 def _show_decision(context: Invocation, decision: Decision, reason: str) -> None:

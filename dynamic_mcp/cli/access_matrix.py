@@ -9,15 +9,13 @@ from dataclasses import dataclass
 
 from dynamic_mcp.cli.access_catalogs import read_catalogs
 from dynamic_mcp.cli.invocation import Invocation
-from dynamic_mcp.config.access import DEFAULT, AccessKind, Effect
 from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.doctor.access_matrix import class_of, effect_for_role, list_tools
 from dynamic_mcp.groups.catalog import Catalog
-from dynamic_mcp.identity import Authentication, Principal
 from dynamic_mcp.policy.access import Policy
 from dynamic_mcp.policy.classify import access_of
 from dynamic_mcp.system.text import defuse_formula
 
-DEPENDS = "depends"
 _NO_TOOLS = "no tools are known"
 
 
@@ -48,28 +46,12 @@ def show_matrix(context: Invocation, *, as_csv: bool, connects: bool) -> int:
 
 
 def _rows(config: Config, policy: Policy | None, catalogs: Mapping[str, Catalog]) -> Iterator[MatrixRow]:
-    for group, catalog in catalogs.items():
-        shown = config.presentations[group]
-        for tool in filter(shown.tools.allows, catalog.tools):
-            access = access_of(tool, catalog.tools[tool], shown.effects).access
-            effects: dict[str, str] = {}
-            if policy is not None:
-                effects = {role: _effect(policy, role, group, tool, access) for role in policy.rules}
-            yield MatrixRow(group, tool, access, effects)
-
-
-def _effect(policy: Policy, role: str, group: str, tool: str, access: str) -> str:
-    """Return the effect for a subject about which only this role is known."""
-    authentication = Authentication(Principal("token", ""), "bearer", (role,))
-    judgement = policy.rules_for(authentication).for_group(group).judge(AccessKind.TOOL, tool, access)
-    if judgement.settled is None:
-        return DEPENDS if judgement.is_visible else Effect.DENY.value
-    caller_rules = [rule for rule in policy.rules[role] if rule.uses_caller and rule.servers.matches(group)]
-    return (
-        DEPENDS
-        if caller_rules and DEFAULT in (judgement.settled.rule, judgement.settled.allowed_by)
-        else judgement.settled.effect.value
-    )
+    for group, tool in list_tools(config, catalogs):
+        access = class_of(config, catalogs, group, tool)
+        effects: dict[str, str] = {}
+        if policy is not None:
+            effects = {role: effect_for_role(policy, role, group, tool, access) for role in policy.rules}
+        yield MatrixRow(group, tool, access, effects)
 
 
 def _format_csv(rows: list[MatrixRow], roles: list[str]) -> str:

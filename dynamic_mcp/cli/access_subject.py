@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,19 +14,17 @@ from msgspec.structs import replace
 from dynamic_mcp.cli.created_tokens import tokens_of
 from dynamic_mcp.config.access import LOCAL_NAME, AccessKind
 from dynamic_mcp.config.auth import BearerAuth, Jwt, Provider
-from dynamic_mcp.config.issuers import FORWARDED, TOKEN, issuers_of
+from dynamic_mcp.config.issuers import TOKEN
 from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.doctor.access_subject import authenticate_subject
 from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.face.auth.jwt import read_authentication
 from dynamic_mcp.face.auth.token_store import StoredToken
-from dynamic_mcp.identity import LOCAL_USER, Authentication, Principal
+from dynamic_mcp.identity import Authentication
 from dynamic_mcp.system.file_reader import decode, read_bytes
 from dynamic_mcp.system.text import os_reason
 from dynamic_mcp.tools import typed_json
 from dynamic_mcp.web.signed_token import read_name
-
-# The kind of credential by the issuer of its principal; all other issuers sign tokens.
-_PROVIDERS = {TOKEN: "bearer", FORWARDED: "forwarded"}
 
 
 @dataclass(frozen=True)
@@ -71,14 +69,10 @@ class AccessQuery:
             return self._authenticate_token(config, _read_claims(self.claims))
         if self.subject is None:
             raise InvalidArguments("who asks?", hint="give `--as SUBJECT` or `--claims FILE`")
-        if self.subject == LOCAL_NAME:
-            if self.roles:
-                raise InvalidArguments("the local user has no credential with roles", hint="leave out `--role`")
-            return LOCAL_USER
-        principal = _find_principal(config, self.subject)
-        of_tokens = _roles_of_tokens(config, principal.subject) if principal.issuer == TOKEN else ()
-        roles = dict.fromkeys([*self.roles, *of_tokens])
-        return Authentication(principal, _PROVIDERS.get(principal.issuer, "jwt"), tuple(roles))
+        if self.subject == LOCAL_NAME and self.roles:
+            raise InvalidArguments("the local user has no credential with roles", hint="leave out `--role`")
+        tokens = ((each.subject, each.roles) for each in stored_tokens(config))
+        return authenticate_subject(config, self.subject, tokens, self.roles)
 
     def _authenticate_token(self, config: Config, claims: Mapping[str, object]) -> Authentication:
         """Return the subject of a token with these claims, as the provider of its issuer reads it."""
@@ -91,17 +85,6 @@ class AccessQuery:
             )
         found = read_authentication(jwt, claims)
         return replace(found, roles=tuple(dict.fromkeys([*self.roles, *found.roles])))
-
-
-def _find_principal(config: Config, name: str) -> Principal:
-    """Return the principal for `SUBJECT` or `ISSUER:SUBJECT`. Raises InvalidArguments if it is ambiguous."""
-    issuers = issuers_of(config.http)
-    found = issuers.find(name)
-    if found:
-        return found[0]
-    if issuers.are_several:
-        raise InvalidArguments(f"`{name}` can be several people", hint=f"write {issuers.spellings(name)}")
-    return Principal(issuers.groups[0][0] if issuers.groups else TOKEN, name)
 
 
 def stored_tokens(config: Config) -> tuple[StoredToken, ...]:
@@ -121,16 +104,6 @@ def _find_provider(config: Config, claims: Mapping[str, object]) -> Jwt:
     issuer = claims.get("iss")
     found = next((each for each in issuers if issuer in (None, each.issuer)), None)
     return found or Jwt(issuer=issuer if isinstance(issuer, str) else TOKEN)
-
-
-def _roles_of_tokens(config: Config, subject: str) -> Iterable[str]:
-    for provider in _providers(config):
-        for token in provider.tokens if isinstance(provider, BearerAuth) else ():
-            if token.subject == subject:
-                yield from token.roles
-    for stored in stored_tokens(config):
-        if stored.subject == subject:
-            yield from stored.roles
 
 
 def _read_claims(file: str) -> dict[str, object]:

@@ -177,7 +177,7 @@ def read_all(file: Path, environment: Mapping[str, str], workspaces: Iterable[Wo
 def parse(file: Path, *, platform: str = sys.platform) -> ParsedConfig:
     """Read and validate the config in `file`. Raises ConfigError."""
     text, data, distrust = _read_file(file)
-    root, old_names = parse_tree(_parse_document(file, text), file)
+    root, old_names = parse_tree(parse_document(file, text), file)
     is_audited = bool(root.settings.audit)
     digest = _digest(data) if is_audited else ""
     named = text if CREDENTIAL in text else ""
@@ -192,20 +192,20 @@ def _digest(data: bytes) -> str:
 
 def list_disabled(file: Path) -> list[str]:
     """Return the names of the disabled servers in `file`. Raises ConfigError."""
-    root, _ = parse_tree(_parse_document(file, _read_file(file)[0]), file)
+    root, _ = parse_tree(parse_document(file, _read_file(file)[0]), file)
     off = root.settings.defaults.enabled is False
     return [name for name, each in root.servers.items() if each.enabled is False or (off and each.enabled is None)]
 
 
 def parse_server_names(text: str, file: Path) -> list[str]:
     """Return the names of the servers in `text`, the current or future content of `file`. Raises ConfigError."""
-    root, _ = parse_tree(_parse_document(file, text.removeprefix("\ufeff")), file)
+    root, _ = parse_tree(parse_document(file, text.removeprefix("\ufeff")), file)
     return list(root.servers)
 
 
 def read_document(file: Path) -> object:
     """Return the JSON value in `file`, not validated. Raises ConfigError if it is not JSON."""
-    return _parse_document(file, _read_file(file)[0])
+    return parse_document(file, _read_file(file)[0])
 
 
 def parse_tree(tree: object, file: Path) -> tuple[form.Root, list[str]]:
@@ -263,7 +263,8 @@ def _find_distrust(status: os.stat_result) -> Iterator[str]:
             yield f"this file belongs to user {status.st_uid}, who can run programs as you with it"
 
 
-def _parse_document(file: Path, text: str) -> object:
+def parse_document(file: Path, text: str) -> object:
+    """Return the JSON value in `text`, the current or future content of `file`. Raises ConfigError."""
     if not text.strip():
         raise ConfigError(str(file), "", "is empty", hint=f"the smallest config is {_SMALLEST}")
     try:

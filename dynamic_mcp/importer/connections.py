@@ -29,7 +29,7 @@ _DOCUMENT = "settings"
 _LANGUAGES = {".json": "JSON", ".jsonc": "JSON", ".toml": "TOML", ".yaml": "YAML", ".yml": "YAML"}
 
 
-class Place(Struct, frozen=True):
+class SettingsPlace(Struct, frozen=True):
     """A file of a tool, as a person writes its path, and the systems where that is it."""
 
     path: str
@@ -37,7 +37,7 @@ class Place(Struct, frozen=True):
     is_of_project: bool = False
 
 
-class Connection(Struct, frozen=True):
+class ToolConnection(Struct, frozen=True):
     """How one tool is connected.
 
     `text` is what a new file would be, and what goes into one that is there. If it `is_remote`, the tool connects to
@@ -47,7 +47,7 @@ class Connection(Struct, frozen=True):
 
     tool: str
     title: str
-    places: tuple[Place, ...]
+    places: tuple[SettingsPlace, ...]
     language: str
     text: str
     is_remote: bool
@@ -59,7 +59,7 @@ class Connection(Struct, frozen=True):
     source: str
 
 
-class Target(Struct, frozen=True):
+class ConnectionTarget(Struct, frozen=True):
     """What a tool is to be connected to: `start` is a command line, `url` an address.
 
     A tool that is not known to support URLs gets `start`. `variable` names the variable with the token that the URL
@@ -72,7 +72,7 @@ class Target(Struct, frozen=True):
     requested: tuple[str, ...] = ()
 
 
-def list_places(adapter: Adapter) -> list[tuple[Place, FileLocation]]:
+def list_places(adapter: Adapter) -> list[tuple[SettingsPlace, FileLocation]]:
     """Return the file in which a tool is told of servers: the user's on each system, else that of a project."""
     for scope in (ToolScope.USER, ToolScope.PROJECT):
         found: dict[str, tuple[FileLocation, list[str]]] = {}
@@ -82,13 +82,13 @@ def list_places(adapter: Adapter) -> list[tuple[Place, FileLocation]]:
                 found.setdefault(chosen[0], (chosen[1], []))[1].append(SYSTEM_TITLES[system])
         if found:
             return [
-                (Place(path, tuple(systems), is_of_project=scope is ToolScope.PROJECT), place)
+                (SettingsPlace(path, tuple(systems), is_of_project=scope is ToolScope.PROJECT), place)
                 for path, (place, systems) in found.items()
             ]
     return []
 
 
-def describe_connection(adapter: Adapter, target: Target) -> Connection | None:
+def describe_connection(adapter: Adapter, target: ConnectionTarget) -> ToolConnection | None:
     """Return how a tool is connected; None if it has no file that a person could edit."""
     places = list_places(adapter)
     if not places:
@@ -101,7 +101,7 @@ def describe_connection(adapter: Adapter, target: Target) -> Connection | None:
         adapter, location, file, target.start, url=target.url or None, headers=headers, variables=target.requested
     )
     needs_token = bool(headers) and entry.is_remote
-    return Connection(
+    return ToolConnection(
         adapter.name,
         adapter.title,
         tuple(place for place, _ in places),
@@ -122,7 +122,7 @@ def bearer_headers(variable: str) -> Mapping[str, str]:
     return {"Authorization": f"Bearer ${{{variable}}}"} if variable else {}
 
 
-def make_link(adapter: Adapter, entry: Entry, target: Target, headers: Mapping[str, str]) -> str:
+def make_link(adapter: Adapter, entry: Entry, target: ConnectionTarget, headers: Mapping[str, str]) -> str:
     """Return a link that opens the tool and asks its user whether to add the entry; empty if the tool has none.
 
     Sources: https://cursor.com/docs/context/mcp/install-links, https://code.visualstudio.com/api/extension-guides/ai/mcp,
@@ -149,7 +149,9 @@ def make_link(adapter: Adapter, entry: Entry, target: Target, headers: Mapping[s
     return ""
 
 
-def make_commands(adapter: Adapter, entry: Entry, target: Target, headers: Mapping[str, str]) -> tuple[str, ...]:
+def make_commands(
+    adapter: Adapter, entry: Entry, target: ConnectionTarget, headers: Mapping[str, str]
+) -> tuple[str, ...]:
     """Return the commands of the tool itself that add the entry.
 
     Sources: https://code.claude.com/docs/en/mcp, https://developers.openai.com/codex/mcp,
@@ -192,7 +194,7 @@ def _encode(values: Mapping[str, str] | Sequence[tuple[str, str]]) -> str:
     return urlencode(values, quote_via=quote, safe="")
 
 
-def _choose_headers(adapter: Adapter, target: Target) -> tuple[Mapping[str, str], bool]:
+def _choose_headers(adapter: Adapter, target: ConnectionTarget) -> tuple[Mapping[str, str], bool]:
     """Return the header with the token, and whether it has a placeholder, for a tool without variables."""
     headers = bearer_headers(target.variable)
     if not headers or header_fields(adapter, headers) is not None:

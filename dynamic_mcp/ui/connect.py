@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Hashable, Mapping, Sequence
+from functools import cache
 from urllib.parse import quote, urlsplit
 
 from msgspec import Struct
@@ -18,8 +19,8 @@ from dynamic_mcp.face.auth.token_store import facts_of
 from dynamic_mcp.importer import reader
 from dynamic_mcp.importer.connections import (
     TOKEN_PLACEHOLDER,
-    Connection,
-    Target,
+    ConnectionTarget,
+    ToolConnection,
     bearer_headers,
     describe_connection,
     list_places,
@@ -38,6 +39,12 @@ _LIFETIMES = {"7d": "7 days", "30d": "30 days", "90d": "90 days", "never": "no e
 _TOKENS_PER_PAGE = 40
 # The tools that are shown first; all others follow by name.
 _POPULAR = ("cursor", "claude", "claude-desktop", "vscode", "codex", "gemini", "windsurf", "zed", "opencode", "goose")
+
+
+@cache
+def _list_tools() -> frozenset[str]:
+    """Return the names of the tools that have a file which a person could edit."""
+    return frozenset(each.name for each in TOOLS if each.name != "shared" and list_places(each))
 
 
 class _Choice(Struct, frozen=True):
@@ -110,7 +117,7 @@ class ConnectSection(Section):
     def _show_tools(self, visit: Visit) -> View:
         wanted = visit.query.get("q", "").lower()
         fitting = [each for each in TOOLS if wanted in f"{each.title} {each.name} {' '.join(each.aliases)}".lower()]
-        tools = [each for each in fitting if each.name != "shared" and list_places(each)]
+        tools = [each for each in fitting if each.name in _list_tools()]
         choice = self._choose(visit)
         values = {
             "popular": [each for name in _POPULAR for each in tools if each.name == name],
@@ -184,7 +191,7 @@ class ConnectSection(Section):
         url = self._endpoint
         return f"{url.rstrip('/')}/profile/{quote(choice.profile, safe='')}" if choice.profile else url
 
-    def _find_target(self, visit: Visit, choice: _Choice) -> tuple[Target, str]:
+    def _find_target(self, visit: Visit, choice: _Choice) -> tuple[ConnectionTarget, str]:
         """Return what a tool is connected to, and a warning about our own program."""
         if choice.way == "url":
             url, variable = self._whole_url(choice), _VARIABLE if choice.has_token else ""
@@ -192,7 +199,7 @@ class ConnectSection(Section):
             words = [word for name, value in headers.items() for word in ("--header", f"{name}: {value}")]
             program, caveat = find_own_program() if visit.authentication.is_local else (["dynamic-mcp"], "")
             requested = (variable,) if variable else ()
-            return Target((*program, "connect", url, *words), url, variable, requested), caveat
+            return ConnectionTarget((*program, "connect", url, *words), url, variable, requested), caveat
         file = self.context.config.file.absolute()
         program, caveat = find_own_program()
         try:
@@ -200,9 +207,9 @@ class ConnectSection(Section):
         except ConfigError:  # what is on the disk is not what is served
             names = ()
         profile = ("--profile", choice.profile) if choice.profile else ()
-        return Target((*program, str(file), *profile), requested=tuple(names)), caveat
+        return ConnectionTarget((*program, str(file), *profile), requested=tuple(names)), caveat
 
-    def _install_command(self, connection: Connection, choice: _Choice) -> str:
+    def _install_command(self, connection: ToolConnection, choice: _Choice) -> str:
         words = ["install", connection.tool]
         if choice.way == "url":
             words += ["--url", self._endpoint]

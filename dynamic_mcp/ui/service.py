@@ -31,7 +31,9 @@ from dynamic_mcp.features.table import FEATURES
 from dynamic_mcp.identity import LOCAL_USER, Authentication
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.request import Replicas
+from dynamic_mcp.ui.access import AccessSection
 from dynamic_mcp.ui.clients import ClientsSection
+from dynamic_mcp.ui.config_view import ConfigSection
 from dynamic_mcp.ui.connect import ConnectSection
 from dynamic_mcp.ui.cookies import Cookies, Login, Notice, load_key
 from dynamic_mcp.ui.links import LoginLinks
@@ -45,7 +47,14 @@ from dynamic_mcp.ui.tools import ToolsSection
 log = logging.getLogger(__name__)
 
 PATH = "/ui"
-_KERNEL_SECTIONS: tuple[type[Section], ...] = (NowSection, ToolsSection, ClientsSection, ConnectSection)
+_KERNEL_SECTIONS: tuple[type[Section], ...] = (
+    NowSection,
+    ToolsSection,
+    ClientsSection,
+    ConnectSection,
+    AccessSection,
+    ConfigSection,
+)
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self';"
     " form-action 'self'; frame-ancestors 'none'; base-uri 'none'; require-trusted-types-for 'script'"

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 
-from dynamic_mcp.importer.connections import TOKEN_PLACEHOLDER, Connection, Target, describe_connection
+from dynamic_mcp.importer.connections import TOKEN_PLACEHOLDER, ConnectionTarget, ToolConnection, describe_connection
 from dynamic_mcp.importer.formats import yaml_edit
 from dynamic_mcp.importer.installer import plan_installation
 from dynamic_mcp.importer.model import Machine, ToolScope
@@ -20,12 +20,12 @@ from dynamic_mcp.importer.tools.catalog import TOOLS
 
 URL = "https://mcp.example.com/mcp/profile/review"
 START = ("/opt/dynamic mcp/dynamic-mcp", "/home/ann/dynamic-mcp.json")
-BY_START = Target(START)
-BY_URL = Target(("dynamic-mcp", "connect", URL), URL)
-BY_TOKEN = Target(("dynamic-mcp", "connect", URL), URL, "MY_TOKEN", ("MY_TOKEN",))
+BY_START = ConnectionTarget(START)
+BY_URL = ConnectionTarget(("dynamic-mcp", "connect", URL), URL)
+BY_TOKEN = ConnectionTarget(("dynamic-mcp", "connect", URL), URL, "MY_TOKEN", ("MY_TOKEN",))
 
 
-def connection(tool: str, target: Target) -> Connection:
+def connection(tool: str, target: ConnectionTarget) -> ToolConnection:
     found = describe_connection(find_tool(tool), target)
     assert found is not None
     return found
@@ -47,7 +47,7 @@ def test_every_tool_with_a_file_is_told_something_that_its_format_can_be_read_as
 
 @pytest.mark.parametrize("tool", ["cursor", "claude", "codex", "vscode", "goose", "zed", "windsurf", "copilot-cli"])
 @pytest.mark.parametrize("target", [BY_START, BY_URL])
-def test_a_text_is_what_install_writes_into_a_new_file(tool: str, target: Target, tmp_path: Path) -> None:
+def test_a_text_is_what_install_writes_into_a_new_file(tool: str, target: ConnectionTarget, tmp_path: Path) -> None:
     machine = Machine(tmp_path, tmp_path / "project", {}, "linux")
     plan = plan_installation(find_tool(tool), ToolScope.USER, machine, start=target.start, url=target.url or None)
     assert connection(tool, target).text == plan.diffs[0].after

@@ -21,20 +21,20 @@ NO_ROOM = "does not fit beside what is pinned of its server"
 
 
 @dataclass
-class Approval:
+class ApprovalOutcome:
     """The approved definitions, and the others with reasons."""
 
     approved: list[tuple[ServerComparison, list[Difference]]] = field(default_factory=list)
     refused: list[tuple[ServerComparison, Difference, str]] = field(default_factory=list)
 
 
-def approve(file: Path, chosen: Chosen, *, by: str, offered: Mapping[str, Mapping[Key, str]]) -> Approval:
+def approve(file: Path, chosen: Chosen, *, by: str, offered: Mapping[str, Mapping[Key, str]]) -> ApprovalOutcome:
     """Pin what was shown, unless `offered` now differs, or another process has changed the pin.
 
     `offered` has fingerprints of definitions by the names of servers; those that it lacks are as they were shown.
     Raises DynamicMcpError.
     """
-    outcome = Approval()
+    outcome = ApprovalOutcome()
 
     def change(lock: PinSet) -> PinSet:
         for server, differences in chosen:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from functools import partial
 from hashlib import sha256
 from html import escape
 from pathlib import Path
@@ -17,20 +18,22 @@ from msgspec import Struct
 from dynamic_mcp.config.resolved import Pinning
 from dynamic_mcp.errors import DynamicMcpError, NotFound
 from dynamic_mcp.face.http.exchange import Response
-from dynamic_mcp.features.pins.approval import CHANGED, Approval, approve, event_of_approval
+from dynamic_mcp.features.pins.approval import CHANGED, ApprovalOutcome, approve, event_of_approval
 from dynamic_mcp.features.pins.comparison import ServerComparison, compare_all, read_lock
 from dynamic_mcp.features.pins.definition import Key
 from dynamic_mcp.features.pins.differences import MOVED, diff_of, is_plain
 from dynamic_mcp.features.pins.judgement import Difference, title_of
-from dynamic_mcp.features.pins.lock_file import find_lock_file
+from dynamic_mcp.features.pins.lock_file import PinSet, find_lock_file
 from dynamic_mcp.features.pins.service import DefinitionGate
 from dynamic_mcp.groups.catalog import Catalog
 from dynamic_mcp.system.blank import reveal
+from dynamic_mcp.system.file_store import stamp_of
 from dynamic_mcp.system.os_user import os_user
 from dynamic_mcp.system.text import one_line, pluralize
-from dynamic_mcp.ui.section import Need, Redirect, Reply, Section, View, Visit, find_page
+from dynamic_mcp.ui.memo import Memo
+from dynamic_mcp.ui.section import Need, Redirect, Reply, Section, UiContext, View, Visit, find_page
 
-_PER_PAGE = 10
+_PER_PAGE, _SERVERS_PER_PAGE = 10, 50
 # The bytes of HTML for the lines of all differences of a page, of one of them, and of one with a page of its own.
 _MOST_BYTES, _MOST_OF_ONE, _MOST_ALONE = 30_000, 8_000, 36_000
 _BYTES_AROUND_LINE = 75
@@ -87,6 +90,11 @@ class PinsSection(Section):
     icon = "pins"
     rank = 70
 
+    def __init__(self, context: UiContext) -> None:
+        super().__init__(context)
+        self._lock: Memo[PinSet] = Memo()
+        self._compared: dict[str, Memo[Sequence[ServerComparison]]] = {}
+
     def is_for(self, visit: Visit) -> bool:
         presentations = self.context.config.presentations.values()
         return visit.is_operator and any(each.pinning.policy != "trust" for each in presentations)
@@ -113,7 +121,7 @@ class PinsSection(Section):
     async def show(self, visit: Visit, *rest: str) -> Reply | None:
         match rest:
             case ():
-                return await self._show_servers()
+                return await self._show_servers(visit)
             case (server,):
                 return await self._show_server(server, visit)
             case (server, digest):
@@ -152,11 +160,21 @@ class PinsSection(Section):
 
     # --- pages -----------------------------------------------------------------------------------------
 
-    async def _show_servers(self) -> View:
-        found = await self._compare(None)
-        rows = sorted((_row(name, each) for name, each in found.items()), key=lambda row: (not row.held, row.name))
-        file = str(find_lock_file(self.context.config))
-        return View("pins.html", "Pins", {"rows": rows, "lock_file": file})
+    async def _show_servers(self, visit: Visit) -> View:
+        found, wanted = await self._compare(None), visit.query.get("q", "")
+        rows = [_row(name, each) for name, each in found.items() if wanted.lower() in name.lower()]
+        rows.sort(key=lambda row: (not row.held, not (row.changed or row.new), row.name))
+        pages = max(-(-len(rows) // _SERVERS_PER_PAGE), 1)
+        page = find_page(visit, pages)
+        values = {
+            "rows": rows[(page - 1) * _SERVERS_PER_PAGE : page * _SERVERS_PER_PAGE],
+            "page": page,
+            "pages": pages,
+            "q": wanted,
+            "is_long": len(found) > _SERVERS_PER_PAGE,
+            "lock_file": str(find_lock_file(self.context.config)),
+        }
+        return View("pins.html", "Pins", values)
 
     async def _show_server(self, server: str, visit: Visit) -> View:
         found = await self._compare_one(server)
@@ -229,7 +247,21 @@ class PinsSection(Section):
             if group.name in catalogs and group.catalog is not None:
                 catalogs[group.name].append(group.catalog)
         pinnings = {name: config.presentations[name].pinning for name in catalogs}
-        return await asyncio.to_thread(_compare_all, find_lock_file(config), pinnings, catalogs)
+        self._compared = {name: memo for name, memo in self._compared.items() if name in config.presentations}
+        return await asyncio.to_thread(self._compare_all, find_lock_file(config), pinnings, catalogs)
+
+    def _compare_all(
+        self, file: Path, pinnings: Mapping[str, Pinning], catalogs: Mapping[str, Sequence[Catalog]]
+    ) -> Mapping[str, Sequence[ServerComparison]]:
+        """Compare servers with their pins, each once for each catalog that it has. Raises DynamicMcpError."""
+        stamp = stamp_of(file)
+        lock = self._lock.find((), (file, stamp), lambda: read_lock(file))
+        found: dict[str, Sequence[ServerComparison]] = {}
+        for name, pinning in pinnings.items():
+            memo = self._compared.setdefault(name, Memo())
+            compare = partial(_compare_one, name, pinning, lock, catalogs[name])
+            found[name] = memo.find((lock.servers.get(name), *catalogs[name]), (file, pinning), compare)
+        return found
 
 
 def _differences_of(found: Sequence[ServerComparison]) -> list[tuple[ServerComparison, Difference]]:
@@ -288,20 +320,16 @@ def _describe_difference(difference: Difference, lines: tuple[DiffLine, ...], mo
     )
 
 
-def _compare_all(
-    file: Path, pinnings: Mapping[str, Pinning], catalogs: Mapping[str, Sequence[Catalog]]
-) -> Mapping[str, Sequence[ServerComparison]]:
-    """Compare servers with their pins, each once for each catalog that it has. Raises DynamicMcpError."""
-    lock = read_lock(file)
-    found: dict[str, list[ServerComparison]] = {}
-    for name, pinning in pinnings.items():
-        different = list[Catalog]()
-        for each in catalogs[name]:
-            if each not in different:
-                different.append(each)
-        offered: list[Mapping[str, Catalog]] = [{name: each} for each in different] or [{}]
-        found[name] = [each for one in offered for each in compare_all({name: pinning}, lock, one)]
-    return found
+def _compare_one(
+    name: str, pinning: Pinning, lock: PinSet, catalogs: Sequence[Catalog]
+) -> Sequence[ServerComparison]:
+    """Compare one server with its pins, once for each catalog that it has."""
+    different = list[Catalog]()
+    for each in catalogs:
+        if each not in different:
+            different.append(each)
+    offered: list[Mapping[str, Catalog]] = [{name: each} for each in different] or [{}]
+    return [each for one in offered for each in compare_all({name: pinning}, lock, one)]
 
 
 def _find(found: Sequence[ServerComparison], digest: str) -> list[tuple[ServerComparison, Difference]]:
@@ -318,7 +346,7 @@ def _digest_of(differences: Sequence[Difference]) -> str:
     return sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _describe(outcome: Approval, server: str) -> tuple[str, bool]:
+def _describe(outcome: ApprovalOutcome, server: str) -> tuple[str, bool]:
     """Return in words what was approved, and whether something was refused."""
     approved = sum(len(differences) for _, differences in outcome.approved)
     text = f"Approved: {pluralize(approved, 'definition')} of {server}." if approved else "Nothing was approved."

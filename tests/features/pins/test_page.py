@@ -184,3 +184,17 @@ async def test_names_that_are_like_parts_of_paths_can_be_approved(tmp_path: Path
         (digest,) = digests(await browser.get("/ui/pins/up"))
         await browser.act("/ui/pins/approve/up", {"digest": digest}, on="/ui/pins/up")
         await until_tools(client, "read_file", "..")
+
+
+async def test_many_servers_are_paged_those_first_that_wait(tmp_path: Path) -> None:
+    groups = [pinned_group(f"server-{number:03}") for number in range(120)]
+    config = config_of(*groups, pinned_group("up"), lock_file=tmp_path / "pins.json")
+    async with site_of(tmp_path, config, Opener(), [NowSection, PinsSection]) as site:
+        browser = await site.local_user()
+        page = await browser.get("/ui/pins")
+        assert "Page 1 of 3" in page.text
+        assert len(page.response.body) < 50_000
+        found = await browser.get("/ui/pins?q=server-07")
+        assert [each["href"] for each in found.document.find("a") if "/pins/server" in each["href"]] == [
+            f"/ui/pins/server-07{number}" for number in range(10)
+        ]

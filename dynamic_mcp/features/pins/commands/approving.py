@@ -13,7 +13,7 @@ from dynamic_mcp.cli.change_events import record
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments
-from dynamic_mcp.features.pins.approval import CHANGED, Approval, approve, event_of_approval
+from dynamic_mcp.features.pins.approval import CHANGED, ApprovalOutcome, approve, event_of_approval
 from dynamic_mcp.features.pins.commands.review import choose, report_errors, say_unchanged, say_unknown
 from dynamic_mcp.features.pins.commands.survey import Survey, survey
 from dynamic_mcp.features.pins.commands.view import difference_to_json, show_difference, show_server
@@ -43,7 +43,7 @@ def approve_definitions(
     say_unknown(context, shown)
     if not chosen:
         say_unchanged(context, shown, "nothing to approve")
-        return _finish(context, shown, Approval())
+        return _finish(context, shown, ApprovalOutcome())
     if is_sure and not context.out.is_json:
         _show(context.out, chosen, is_whole=bool(names))
     if not is_sure and not _may_approve(context, chosen, is_whole=bool(names)):
@@ -98,14 +98,14 @@ def _ask_again(context: Invocation, chosen: _Chosen, just_asked: Collection[str]
 
 def _approve(
     context: Invocation, shown: Survey, chosen: _Chosen, offered: Mapping[str, Mapping[Key, str]]
-) -> Approval:
+) -> ApprovalOutcome:
     outcome = approve(shown.file, chosen, by=os_user(), offered=offered)
     for server, differences in outcome.approved:
         record(context, shown.config.file, "definitions.approved", event_of_approval(server, differences))
     return outcome
 
 
-def _say(context: Invocation, outcome: Approval) -> None:
+def _say(context: Invocation, outcome: ApprovalOutcome) -> None:
     if outcome.approved:
         context.out.say(f"approved: {_count(outcome.approved)}")
     servers = dict.fromkeys(server.name for server, _, _ in outcome.refused)
@@ -131,7 +131,7 @@ def _require_known(server: ServerComparison) -> None:
         raise DynamicMcpError(f"what `{server.name}` offers is not known yet", hint="`--live` asks it")
 
 
-def _finish(context: Invocation, shown: Survey, outcome: Approval) -> int:
+def _finish(context: Invocation, shown: Survey, outcome: ApprovalOutcome) -> int:
     if context.out.is_json:
         context.out.print_json(
             {
