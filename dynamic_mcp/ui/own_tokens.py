@@ -30,7 +30,8 @@ class OwnTokens:
     @property
     def are_accepted(self) -> bool:
         """Return whether the config accepts tokens that were made."""
-        return any(isinstance(each, BearerAuth) for each in self._context.http.auth)
+        of_config = () if self._context.config.http is None else self._context.config.http.auth
+        return any(isinstance(each, BearerAuth) for each in (*self._context.http.auth, *of_config))
 
     def may_make(self, visit: Visit) -> bool:
         """Return whether this person gets tokens here: who is named by others than our tokens has no name there."""

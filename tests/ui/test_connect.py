@@ -83,10 +83,10 @@ class Notes(Observer):
 
 
 @contextlib.asynccontextmanager
-async def connect_site(folder: Path, http: Http | None = None, **changes: object) -> AsyncIterator[Site]:
+async def connect_site(folder: Path, served: Http | None = None, **changes: object) -> AsyncIterator[Site]:
     config = replace(config_of(ui=UI, access=ROLES), **changes)
     async with site_of(folder, config, sections=SECTIONS) as site:
-        site.configure(site.config, http)
+        site.configure(site.config, served)
         yield site
 
 
@@ -250,6 +250,13 @@ async def test_there_are_no_tokens_where_the_config_takes_none(tmp_path: Path) -
         assert (await browser.get("/ui/connect/tokens")).status == 404
         assert (await browser.act(CREATE, {"subject": "bot", "expires": "30d"})).status == 404
         assert tokens_of(site) == ()
+
+
+async def test_tokens_are_made_too_where_only_the_page_is_served(tmp_path: Path) -> None:
+    async with connect_site(tmp_path, http=bearer_http()) as site:
+        browser = await site.local_user()
+        await browser.act(CREATE, {"subject": "bot", "expires": "30d"})
+        assert [each.subject for each in tokens_of(site)] == ["bot"]
 
 
 async def test_hostile_names_of_tokens_stay_text(tmp_path: Path) -> None:
