@@ -72,7 +72,6 @@ class SessionRow(Struct, frozen=True):
     scope: str
     since: float
     calls: int
-    process: int
 
 
 class CopyRow(Struct, frozen=True):
@@ -120,11 +119,14 @@ class ClientsSection(Section):
             return None
         own = self._read_own()
         measured = await asyncio.to_thread(_measure, self._folder, own, measures=visit.is_operator)
-        return (
-            self._show_copies(visit, measured)
-            if visit.query.get("show") == "servers"
-            else self._show(visit, measured)
-        )
+        sessions, copies = [*self._list_sessions(visit, measured)], [*self._list_copies(visit, measured)]
+        figures = {"sessions": len(sessions), **_sum_up(visit, measured, copies)}
+        wanted = visit.query.get("q", "").strip().lower()
+        if visit.query.get("show") == "servers":
+            return _show_copies(visit, [row for row in copies if wanted in row.group.lower()], figures)
+        rows = [_session_row(session) for session in sorted(sessions, key=lambda each: each.since)]
+        rows = [row for row in rows if wanted in f"{row.title} {row.name} {row.person} {row.directory}".lower()]
+        return _show_sessions(visit, rows, figures)
 
     def stamp(self, visit: Visit) -> Hashable:
         """Change with the clients here; an operator also sees what other processes write, every few seconds."""
@@ -141,66 +143,20 @@ class ClientsSection(Section):
                 written = self._folder.stat().st_mtime_ns
         return clients, groups, written
 
-    def _show(self, visit: Visit, measured: Measured) -> View:
-        sessions = sorted(self._list_sessions(visit, measured), key=lambda each: each[0].since)
-        wanted = visit.query.get("q", "").strip().lower()
-        rows = [_session_row(session, pid) for session, pid in sessions]
-        rows = [row for row in rows if wanted in f"{row.title} {row.name} {row.person} {row.directory}".lower()]
-        shown, steps = fit_rows(rows, read_start(visit.query), _cut_session)
-        values = {
-            **self._figures(visit, measured),
-            "sessions": len(sessions),
-            "rows": shown,
-            "steps": steps,
-            "q": visit.query.get("q", ""),
-            "has_persons": any(row.person for row in rows),
-            "has_directories": any(row.directory for row in rows),
-            "has_scopes": any(row.scope for row in rows),
-        }
-        return View("clients.html", "Clients", values)
-
-    def _show_copies(self, visit: Visit, measured: Measured) -> View:
-        rows = [*self._list_copies(visit, measured)]
-        wanted = visit.query.get("q", "").strip().lower()
-        rows = [row for row in rows if wanted in row.group.lower()]
-        shown, steps = fit_rows(rows, read_start(visit.query), _cut_copy)
-        values = {
-            **self._figures(visit, measured),
-            "sessions": sum(1 for _ in self._list_sessions(visit, measured)),
-            "rows": shown,
-            "steps": steps,
-            "q": visit.query.get("q", ""),
-        }
-        return View("clients_servers.html", "Running servers", values)
-
-    def _figures(self, visit: Visit, measured: Measured) -> Mapping[str, object]:
-        copies = [*self._list_copies(visit, measured)]
-        memory = [each for each in measured.memory.values() if each is not None]
-        return {
-            "copies": len(copies),
-            "running": sum(row.state == "connected" for row in copies),
-            "own_memory": sum(each.proxy for each in memory) if memory and visit.is_operator else None,
-            "servers_memory": sum(each.servers for each in memory) if memory and visit.is_operator else None,
-            "proxies": [_proxy_row(each, measured) for each in measured.proxies] if visit.is_operator else [],
-        }
-
     # --- sessions --------------------------------------------------------------------------------------
 
-    def _list_sessions(self, visit: Visit, measured: Measured) -> Iterator[tuple[SessionStatus, int]]:
-        """Yield the sessions that a person may see, each with the process that has it."""
+    def _list_sessions(self, visit: Visit, measured: Measured) -> Iterator[SessionStatus]:
+        """Yield the sessions that a person may see."""
         if visit.is_operator:
-            yield from ((session, each.pid) for each in measured.proxies for session in each.status.sessions)
+            yield from (session for each in measured.proxies for session in each.status.sessions)
             return
-        clients = [each for each in self.context.proxy.clients if _owns(visit, each.principal)]
-        yield from ((read_session(client), 0) for client in clients)
-        principal = visit.authentication.principal
+        is_served_alone = not any(_is_this(each) and each.status.workers for each in measured.proxies)
+        if is_served_alone:
+            yield from (read_session(each) for each in self.context.proxy.clients if _owns(visit, each.principal))
         for proxy in measured.proxies:
-            if not _is_this(proxy):
+            if not (is_served_alone and _is_this(proxy)):
                 yield from (
-                    (session, 0)
-                    for session in proxy.status.sessions
-                    if (session.issuer, session.subject) == (principal.issuer, principal.subject)
-                    and principal.subject
+                    each for each in proxy.status.sessions if each.subject and visit.owns(each.issuer, each.subject)
                 )
 
     # --- servers ---------------------------------------------------------------------------------------
@@ -235,6 +191,38 @@ class ClientsSection(Section):
         """Return this process as it is now, and not as it has last written."""
         status = read_status(self.context.proxy, self.context.config.file, kind="http")
         return RunningProxy(pid=os.getpid(), status=status)
+
+
+def _show_sessions(visit: Visit, rows: list[SessionRow], figures: Mapping[str, object]) -> View:
+    shown, steps = fit_rows(rows, read_start(visit.query), _cut_session)
+    values = {
+        **figures,
+        "rows": shown,
+        "steps": steps,
+        "q": visit.query.get("q", ""),
+        "has_persons": any(row.person for row in rows),
+        "has_directories": any(row.directory for row in rows),
+        "has_scopes": any(row.scope for row in rows),
+    }
+    return View("clients.html", "Clients", values)
+
+
+def _show_copies(visit: Visit, rows: list[CopyRow], figures: Mapping[str, object]) -> View:
+    shown, steps = fit_rows(rows, read_start(visit.query), _cut_copy)
+    values = {**figures, "rows": shown, "steps": steps, "q": visit.query.get("q", "")}
+    return View("clients_servers.html", "Running servers", values)
+
+
+def _sum_up(visit: Visit, measured: Measured, copies: list[CopyRow]) -> Mapping[str, object]:
+    """Return what both pages show first."""
+    memory = [each for each in measured.memory.values() if each is not None]
+    return {
+        "copies": len(copies),
+        "running": sum(row.state == "connected" for row in copies),
+        "own_memory": sum(each.proxy for each in memory) if memory and visit.is_operator else None,
+        "servers_memory": sum(each.servers for each in memory) if memory and visit.is_operator else None,
+        "proxies": [_proxy_row(each, measured) for each in measured.proxies] if visit.is_operator else [],
+    }
 
 
 def _owns(visit: Visit, principal: Principal) -> bool:
@@ -290,7 +278,7 @@ def _proxy_row(proxy: RunningProxy, measured: Measured) -> ProxyRow:
     )
 
 
-def _session_row(session: SessionStatus, pid: int) -> SessionRow:
+def _session_row(session: SessionStatus) -> SessionRow:
     title = find_title(session.client) or session.title or session.client or "a client without a name"
     scope = ", ".join(
         filter(None, [session.profile and f"profile {session.profile}", session.only and f"only {session.only}"])
@@ -305,7 +293,6 @@ def _session_row(session: SessionStatus, pid: int) -> SessionRow:
         scope,
         session.since,
         session.calls,
-        pid,
     )
 
 

@@ -208,3 +208,17 @@ async def test_a_new_client_changes_the_stamp_of_an_operator(tmp_path: Path) -> 
 
         assert b'"changes":0' in first
         assert b'"changes":1' in await anext(pieces)
+
+
+async def test_a_person_sees_their_sessions_at_all_workers(tmp_path: Path) -> None:
+    async with site_of(tmp_path, CONFIG, Opener(files=[FakeUpstream()], notes=[FakeUpstream()])) as site:
+        site.configure(http=bearer_http())
+        sessions = [SessionStatus(client=f"tool-of-{name}", subject=name, issuer=TOKEN) for name in ("eve", "bob")]
+        file = identify(site.config.file)
+        status = ProxyStatus(config=file, supervisor=os.getppid(), worker="a", sessions=sessions)
+        write_other(tmp_path, status, os.getpid())
+
+        page = await (await site.person("eve")).get("/ui/clients")
+
+        assert "tool-of-eve" in page.text
+        assert "tool-of-bob" not in page.text
