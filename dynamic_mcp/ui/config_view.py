@@ -19,7 +19,6 @@ from dynamic_mcp.config import jsonc
 from dynamic_mcp.config.changes import ConfigChanges, find_changes
 from dynamic_mcp.config.location import FILE_NAME, identify
 from dynamic_mcp.config.masked_text import mask_config, unmask_tree
-from dynamic_mcp.config.problems import to_error
 from dynamic_mcp.config.read import ConfigState, ParsedConfig, parse, parse_document, parse_tree
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.secrets import MASKED
@@ -201,6 +200,8 @@ def _preview(config: Config, text: str) -> ConfigPreview:
         typed = parse_document(file, text)
         tree, problems = unmask_tree(typed, original)
         if problems:
+            from dynamic_mcp.config.problems import to_error  # with pydantic, for errors alone
+
             raise to_error(file, problems)
         root, renamed = parse_tree(tree, file)
         parsed = ParsedConfig(file, root, tuple(renamed))
