@@ -15,7 +15,7 @@ from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.oauth.browser import has_browser, open_file
 from dynamic_mcp.observe.proxies import ProxyRegistry, RunningProxy
 from dynamic_mcp.system import paths
-from dynamic_mcp.ui.links import LoginLinks
+from dynamic_mcp.ui.links import PageLinks
 
 if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
@@ -46,7 +46,7 @@ class _PageOpener:
     def __init__(self, context: Invocation, config: Config, *, opens_browser: bool) -> None:
         self._out = context.out
         self._config = identify(config.file)
-        self._links = LoginLinks(paths.state_dir())
+        self._links = PageLinks(paths.state_dir())
         self._opens_browser = opens_browser
 
     async def show(self, url: str) -> None:

@@ -30,7 +30,7 @@ from dynamic_mcp.policy.access import Policy
 from dynamic_mcp.policy.classify import access_of
 from dynamic_mcp.ui.memo import Memo
 from dynamic_mcp.ui.own_tokens import OwnTokens
-from dynamic_mcp.ui.section import Reply, Section, UiContext, View, Visit, find_page
+from dynamic_mcp.ui.section import PageSection, PageView, Reply, UiContext, Visit, find_page
 
 _ROWS, _COLUMNS = 30, 8
 _LONGEST_ARGUMENTS = 4000
@@ -83,7 +83,7 @@ class _Known(Struct, frozen=True):
     tokens: _Tokens
 
 
-class AccessSection(Section):
+class AccessSection(PageSection):
     """Who may use what. It is for operators."""
 
     name = "access"
@@ -129,7 +129,7 @@ class AccessSection(Section):
 
     # --- the matrix ------------------------------------------------------------------------------------
 
-    def _show_matrix(self, visit: Visit, known: _Known) -> View:
+    def _show_matrix(self, visit: Visit, known: _Known) -> PageView:
         query = visit.query
         wanted, who = query.get("q", "").lower(), query.get("who", "").lower()
         kind: Literal["role", "person"] = "person" if query.get("of") == "people" else "role"
@@ -161,11 +161,11 @@ class AccessSection(Section):
             "has_people": bool(_list_people(known)),
             "query": {name: query.get(name, "") for name in ("q", "who", "of", "group")},
         }
-        return View("access.html", "Access", values)
+        return PageView("access.html", "Access", values)
 
     # --- why -------------------------------------------------------------------------------------------
 
-    def _show_why(self, visit: Visit, known: _Known) -> View:
+    def _show_why(self, visit: Visit, known: _Known) -> PageView:
         group, tool = _find_tool(known, visit.query.get("tool", ""))
         kind, _, name = visit.query.get("as", "").partition(":")
         who = _authenticate(known, kind, name)
@@ -197,7 +197,7 @@ class AccessSection(Section):
             "more": len(considered) - _MOST_RULES,
             "arguments": visit.query.get("args", ""),
         }
-        return View("access_why.html", f"{tool} of {group}", values)
+        return PageView("access_why.html", f"{tool} of {group}", values)
 
 
 def _make_rows(

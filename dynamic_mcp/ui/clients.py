@@ -38,7 +38,7 @@ from dynamic_mcp.system.text import one_line
 from dynamic_mcp.ui.byte_budget import ByteBudget
 from dynamic_mcp.ui.now import STATES_IN_WORDS
 from dynamic_mcp.ui.rows import fit_rows, read_start
-from dynamic_mcp.ui.section import Reply, Section, UiContext, View, Visit
+from dynamic_mcp.ui.section import PageSection, PageView, Reply, UiContext, Visit
 
 _LONGEST_NAME = 60
 _LONGEST_DIRECTORY = 120
@@ -102,7 +102,7 @@ class Measured(Struct, frozen=True):
     trees: Mapping[int, int]
 
 
-class ClientsSection(Section):
+class ClientsSection(PageSection):
     """Clients and servers as they are at the moment."""
 
     name = "clients"
@@ -193,7 +193,7 @@ class ClientsSection(Section):
         return RunningProxy(pid=os.getpid(), status=status)
 
 
-def _show_sessions(visit: Visit, rows: list[SessionRow], figures: Mapping[str, object]) -> View:
+def _show_sessions(visit: Visit, rows: list[SessionRow], figures: Mapping[str, object]) -> PageView:
     shown, steps = fit_rows(rows, read_start(visit.query), _cut_session)
     values = {
         **figures,
@@ -204,13 +204,13 @@ def _show_sessions(visit: Visit, rows: list[SessionRow], figures: Mapping[str, o
         "has_directories": any(row.directory for row in rows),
         "has_scopes": any(row.scope for row in rows),
     }
-    return View("clients.html", "Clients", values)
+    return PageView("clients.html", "Clients", values)
 
 
-def _show_copies(visit: Visit, rows: list[CopyRow], figures: Mapping[str, object]) -> View:
+def _show_copies(visit: Visit, rows: list[CopyRow], figures: Mapping[str, object]) -> PageView:
     shown, steps = fit_rows(rows, read_start(visit.query), _cut_copy)
     values = {**figures, "rows": shown, "steps": steps, "q": visit.query.get("q", "")}
-    return View("clients_servers.html", "Running servers", values)
+    return PageView("clients_servers.html", "Running servers", values)
 
 
 def _sum_up(visit: Visit, measured: Measured, copies: list[CopyRow]) -> Mapping[str, object]:

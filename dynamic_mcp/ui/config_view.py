@@ -35,7 +35,7 @@ from dynamic_mcp.system.file_store import stamp_of
 from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.system.text import os_reason
 from dynamic_mcp.ui.memo import Memo
-from dynamic_mcp.ui.section import Reply, Section, UiContext, View, Visit
+from dynamic_mcp.ui.section import PageSection, PageView, Reply, UiContext, Visit
 
 # What is shown whole: HTML of more would make the page too large.
 _LONGEST_SHOWN = 28_000
@@ -79,7 +79,7 @@ class ConfigPreview(Struct, frozen=True):
         return bool(groups or self.settings or self.access or self.diff)
 
 
-class ConfigSection(Section):
+class ConfigSection(PageSection):
     """The config. It is for operators."""
 
     name = "config"
@@ -116,7 +116,7 @@ class ConfigSection(Section):
         preview = await asyncio.to_thread(_preview, self.context.config, text)
         return await self._show(text, preview)
 
-    async def _show(self, tried: str | None = None, preview: ConfigPreview | None = None) -> View:
+    async def _show(self, tried: str | None = None, preview: ConfigPreview | None = None) -> PageView:
         config, state_folder = self.context.config, self.context.state_folder
         (text, error), in_use, findings = await asyncio.gather(
             asyncio.to_thread(_read_masked, config.file),
@@ -138,7 +138,7 @@ class ConfigSection(Section):
             "preview": preview,
             "most": _MOST_NAMES,
         }
-        return View("config.html", "Config", values)
+        return PageView("config.html", "Config", values)
 
     def _find_findings(self, config: Config, catalogs: Mapping[str, Catalog]) -> list[Finding]:
         def find() -> list[Finding]:

@@ -31,7 +31,7 @@ from dynamic_mcp.system.own_program import find_own_program
 from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.ui.own_logins import OwnLogins
 from dynamic_mcp.ui.own_tokens import OwnTokens
-from dynamic_mcp.ui.section import Need, Redirect, Reply, Section, UiContext, View, Visit, find_page
+from dynamic_mcp.ui.section import Need, PageRedirect, PageSection, PageView, Reply, UiContext, Visit, find_page
 
 _TOKENS, _LOGINS = "tokens", "logins"
 _VARIABLE = "DYNAMIC_MCP_TOKEN"
@@ -56,7 +56,7 @@ class _Choice(Struct, frozen=True):
     query: Mapping[str, str]
 
 
-class ConnectSection(Section):
+class ConnectSection(PageSection):
     """How AI tools are connected to this config: for everyone, with what each may use."""
 
     name = "connect"
@@ -102,19 +102,19 @@ class ConnectSection(Section):
             case ("tokens", "revoke"):
                 token = await self._tokens.revoke(visit, visit.form.get("id", ""))
                 self.note(visit, "token.revoked", facts_of(token))
-                return Redirect(f"connect/{_TOKENS}", f"Token {token.id} is revoked, and refused from now on.")
+                return PageRedirect(f"connect/{_TOKENS}", f"Token {token.id} is revoked, and refused from now on.")
             case ("logins", "begin"):
                 group = visit.form.get("group", "")
                 url = await self._logins.begin(visit, group)
                 values = {"group": group, "url": url, "host": urlsplit(url).hostname or ""}
-                return View("connect_login.html", f"Log in to {group}", {**self._frame(visit), **values})
+                return PageView("connect_login.html", f"Log in to {group}", {**self._frame(visit), **values})
             case ("logins", "end"):
                 return await self._end_login(visit, visit.form.get("group", ""))
         return None
 
     # --- AI tools --------------------------------------------------------------------------------------
 
-    def _show_tools(self, visit: Visit) -> View:
+    def _show_tools(self, visit: Visit) -> PageView:
         wanted = visit.query.get("q", "").lower()
         fitting = [each for each in TOOLS if wanted in f"{each.title} {each.name} {' '.join(each.aliases)}".lower()]
         tools = [each for each in fitting if each.name in _list_tools()]
@@ -127,9 +127,9 @@ class ConnectSection(Section):
             "q": visit.query.get("q", ""),
             **self._describe_choice(visit, choice),
         }
-        return View("connect.html", "Connect", {**self._frame(visit), **values})
+        return PageView("connect.html", "Connect", {**self._frame(visit), **values})
 
-    async def _show_tool(self, visit: Visit, name: str) -> View | None:
+    async def _show_tool(self, visit: Visit, name: str) -> PageView | None:
         adapter = next((each for each in TOOLS if each.name == name), None)
         if adapter is None:
             try:
@@ -148,7 +148,7 @@ class ConnectSection(Section):
             "placeholder": TOKEN_PLACEHOLDER,
             **self._describe_choice(visit, choice),
         }
-        return View("connect_tool.html", f"Connect {adapter.title}", {**self._frame(visit), **values})
+        return PageView("connect_tool.html", f"Connect {adapter.title}", {**self._frame(visit), **values})
 
     @property
     def _endpoint(self) -> str:
@@ -224,7 +224,7 @@ class ConnectSection(Section):
 
     # --- tokens ----------------------------------------------------------------------------------------
 
-    async def _show_tokens(self, visit: Visit, made: str = "", made_id: str = "") -> View | None:
+    async def _show_tokens(self, visit: Visit, made: str = "", made_id: str = "") -> PageView | None:
         if not self._tokens.are_accepted:
             return None
         tokens = await self._tokens.load(visit)
@@ -241,7 +241,7 @@ class ConnectSection(Section):
             "roles": self._tokens.roles_for(visit),
             "lifetimes": _LIFETIMES if visit.is_operator else {k: v for k, v in _LIFETIMES.items() if k != "never"},
         }
-        return View("connect_tokens.html", "Tokens", {**self._frame(visit), **values})
+        return PageView("connect_tokens.html", "Tokens", {**self._frame(visit), **values})
 
     async def _create_token(self, visit: Visit) -> Reply | None:
         """Make a token, and show it in the answer: it is in no other place."""
@@ -257,17 +257,17 @@ class ConnectSection(Section):
 
     # --- logins ----------------------------------------------------------------------------------------
 
-    async def _show_logins(self, visit: Visit) -> View:
+    async def _show_logins(self, visit: Visit) -> PageView:
         values = {"logins": await self._logins.load(visit)}
-        return View("connect_logins.html", "Logins at servers", {**self._frame(visit), **values})
+        return PageView("connect_logins.html", "Logins at servers", {**self._frame(visit), **values})
 
-    async def _end_login(self, visit: Visit, group: str) -> Redirect:
+    async def _end_login(self, visit: Visit, group: str) -> PageRedirect:
         remote, warning = await self._logins.end(visit, group)
         person = remote.login_of
         whose = {} if person is None else {"of": person.subject, "of_issuer": person.issuer}
         self.note(visit, "login.ended", {"group": group, **whose})
         text = f"The login at {group} is forgotten."
-        return Redirect(f"connect/{_LOGINS}", f"{text} {warning}".strip(), is_error=bool(warning))
+        return PageRedirect(f"connect/{_LOGINS}", f"{text} {warning}".strip(), is_error=bool(warning))
 
     def _frame(self, visit: Visit) -> Mapping[str, object]:
         """Return what the head of each page of the section shows."""

@@ -25,7 +25,7 @@ from dynamic_mcp.face.http.exchange import RequestHead
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.file_reader import read_private
 from dynamic_mcp.ui.links import FOLDER
-from dynamic_mcp.ui.single_sign_on import PendingLogin
+from dynamic_mcp.ui.single_sign_on import SignOnAttempt
 
 # How long somebody stays logged in who does nothing, and altogether.
 IDLE_S, LONGEST_S = 12 * 3600.0, 7 * 24 * 3600.0
@@ -36,7 +36,7 @@ _NONCE_BYTES, _KEY_BYTES = 12, 32
 T = TypeVar("T", bound=Struct)
 
 
-class Login(Struct, frozen=True, kw_only=True):
+class PageLogin(Struct, frozen=True, kw_only=True):
     """What a cookie says. Times are seconds since 1970.
 
     Its `kind` is `local`, who has opened a link from the terminal; `token`, who has shown this one; `sign-on`, who
@@ -66,7 +66,7 @@ class Login(Struct, frozen=True, kw_only=True):
         return hmac.compare_digest(self.form_token.encode(), form_token.encode())
 
 
-class Notice(Struct, frozen=True):
+class PageNotice(Struct, frozen=True):
     """What came of an action, for the next page."""
 
     text: str
@@ -87,23 +87,23 @@ class Cookies:
             f"{prefix}dynamic-mcp-{name}-{mark}" for name in ("ui", "notice", "sign-on")
         )
 
-    def read_login(self, head: RequestHead) -> Login | None:
-        return self._read(head, self._login, Login)
+    def read_login(self, head: RequestHead) -> PageLogin | None:
+        return self._read(head, self._login, PageLogin)
 
-    def read_notice(self, head: RequestHead) -> Notice | None:
-        return self._read(head, self._notice, Notice)
+    def read_notice(self, head: RequestHead) -> PageNotice | None:
+        return self._read(head, self._notice, PageNotice)
 
-    def read_pending(self, head: RequestHead) -> PendingLogin | None:
-        return self._read(head, self._pending, PendingLogin)
+    def read_pending(self, head: RequestHead) -> SignOnAttempt | None:
+        return self._read(head, self._pending, SignOnAttempt)
 
-    def keep_login(self, login: Login) -> tuple[bytes, bytes] | None:
+    def keep_login(self, login: PageLogin) -> tuple[bytes, bytes] | None:
         """Return the header that keeps a login; None if its token is too long for a cookie."""
         return self._set(self._login, login, f"Max-Age={LONGEST_S:.0f}")
 
-    def keep_notice(self, notice: Notice) -> tuple[bytes, bytes] | None:
+    def keep_notice(self, notice: PageNotice) -> tuple[bytes, bytes] | None:
         return self._set(self._notice, notice, "Max-Age=60")
 
-    def keep_pending(self, pending: PendingLogin) -> tuple[bytes, bytes] | None:
+    def keep_pending(self, pending: SignOnAttempt) -> tuple[bytes, bytes] | None:
         return self._set(self._pending, pending, "Max-Age=900")
 
     def forget_pending(self) -> tuple[bytes, bytes]:

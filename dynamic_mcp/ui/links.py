@@ -36,7 +36,7 @@ _REDIRECT = """<!doctype html><meta charset="utf-8"><title>dynamic-mcp</title>
 _CODEC = JsonCodec(_Link, 1)
 
 
-class LoginLinks:
+class PageLinks:
     """The links in the state directory of this user."""
 
     def __init__(self, state_folder: Path, now: Callable[[], float] = time.time) -> None:

@@ -12,7 +12,7 @@ from dynamic_mcp.observe.proxies import GroupStatus
 from dynamic_mcp.proxy.status import read_groups
 from dynamic_mcp.ui.rendering import draw_bars
 from dynamic_mcp.ui.savings import SavingsMeter
-from dynamic_mcp.ui.section import Need, Redirect, Reply, Section, UiContext, Usage, View, Visit
+from dynamic_mcp.ui.section import Need, PageRedirect, PageSection, PageView, Reply, UiContext, Usage, Visit
 
 _ROWS = 50
 _MOST_DOWN = 20
@@ -31,7 +31,7 @@ STATES_IN_WORDS = {
 }
 
 
-class GroupRow(Struct, frozen=True):
+class GroupLine(Struct, frozen=True):
     """A group as the list shows it."""
 
     name: str
@@ -46,7 +46,7 @@ class GroupRow(Struct, frozen=True):
     person: str = ""
 
 
-class NowSection(Section):
+class NowSection(PageSection):
     """What there is now. A person sees the groups that their view has, and an operator all."""
 
     name = "now"
@@ -86,7 +86,7 @@ class NowSection(Section):
             "savings": await self._savings.measure(visit.client),
             "clients": sum(not client.is_command for client in self.context.proxy.clients),
         }
-        return View("now.html", "Now", values)
+        return PageView("now.html", "Now", values)
 
     async def act(self, visit: Visit, *rest: str) -> Reply | None:
         """Connect a group again: `now/retry/GROUP`."""
@@ -95,13 +95,13 @@ class NowSection(Section):
         group = visit.client.group(rest[1])
         await group.connect_again()
         await group.read_catalog()
-        return Redirect("", f"{rest[1]} is connected")
+        return PageRedirect("", f"{rest[1]} is connected")
 
     def stamp(self, visit: Visit) -> Hashable:
         groups = self.context.proxy.groups
         return tuple((group.name, group.state, group.calls, group.in_flight) for group in groups)
 
-    async def _find_needs(self, visit: Visit, rows: Sequence[GroupRow]) -> list[Need]:
+    async def _find_needs(self, visit: Visit, rows: Sequence[GroupLine]) -> list[Need]:
         sections = [each for each in self.context.sections if each is not self and each.is_for(visit)]
         found = await asyncio.gather(*(each.find_needs(visit) for each in sections))
         needs = [need for each in found for need in each]
@@ -116,21 +116,21 @@ class NowSection(Section):
                 return usage
         return None
 
-    def _rows(self, visit: Visit) -> list[GroupRow]:
+    def _rows(self, visit: Visit) -> list[GroupLine]:
         statuses = read_groups(self.context.proxy)
         if not visit.is_operator:
             visible = {group.name for group in visit.client.groups}
             statuses = [each for each in statuses if each.name in visible and each.person in ("", visit.name)]
-        rows: dict[tuple[str, str], GroupRow] = {}
+        rows: dict[tuple[str, str], GroupLine] = {}
         for row in map(_row, statuses):
             known = rows.get((row.name, row.person))
             rows[row.name, row.person] = row if known is None else _join(known, row)
         return [*rows.values()]
 
 
-def _row(status: GroupStatus) -> GroupRow:
+def _row(status: GroupStatus) -> GroupLine:
     medians = [each.p50_ms for each in status.instances if each.p50_ms is not None]
-    return GroupRow(
+    return GroupLine(
         status.name,
         status.state,
         STATES_IN_WORDS.get(status.state, status.state),
@@ -144,7 +144,7 @@ def _row(status: GroupStatus) -> GroupRow:
     )
 
 
-def _join(one: GroupRow, other: GroupRow) -> GroupRow:
+def _join(one: GroupLine, other: GroupLine) -> GroupLine:
     """Return a group of which there are several, since clients in different directories start it differently."""
     first, second = sorted((one, other), key=lambda row: _ORDER.index(row.state) if row.state in _ORDER else 99)
     return structs.replace(

@@ -19,7 +19,7 @@ from dynamic_mcp.ui.byte_budget import ByteBudget
 from dynamic_mcp.ui.content import Block, Download, build_blocks, read_download, read_pieces
 from dynamic_mcp.ui.person_calls import PersonCall, PersonCalls
 from dynamic_mcp.ui.primitives import Primitive, PrimitiveKind, find_primitive
-from dynamic_mcp.ui.section import Redirect, Reply, View, Visit
+from dynamic_mcp.ui.section import PageRedirect, PageView, Reply, Visit
 
 # The space for what a server says: of the primitive, its form included, and of a result.
 _TARGET_SPACE, _RESULT_SPACE = 20_000, 17_000
@@ -143,7 +143,7 @@ class PrimitivePage:
         except DynamicMcpError as exc:
             return await self._view(None, typed, error=FormError("", str(exc)))
         await self._calls.wait(call, ANSWER_WITHIN_S)
-        return Redirect(self._with_result(call.id))
+        return PageRedirect(self._with_result(call.id))
 
     def _with_result(self, id: str) -> str:
         return f"{self.path}{'&' if '?' in self.path else '?'}result={id}"
@@ -153,7 +153,7 @@ class PrimitivePage:
         if call is not None:
             self._calls.stop(call)
             await self._calls.wait(call, ANSWER_WITHIN_S)
-        return Redirect(self._with_result(id))
+        return PageRedirect(self._with_result(id))
 
     # --- the form --------------------------------------------------------------------------------------
 
@@ -189,7 +189,7 @@ class PrimitivePage:
         *,
         error: FormError | None = None,
         is_gone: bool = False,
-    ) -> View:
+    ) -> PageView:
         primitive = self._primitive
         shown = ShownResult("gone") if is_gone else None
         if call is not None:
@@ -212,7 +212,7 @@ class PrimitivePage:
             "may_ask_about_arguments": primitive.kind == "tool" and self._group.may_ask_about_arguments,
             "mime_type": wire.text(wire.member(primitive.entry, "mimeType")) or "",
         }
-        return View("primitive.html", primitive.title or primitive.name, values, 200 if error is None else 422)
+        return PageView("primitive.html", primitive.title or primitive.name, values, 200 if error is None else 422)
 
     def _must_ask(self, arguments: Raw) -> bool:
         judgement = self._group.judge(self._primitive.name) if self._primitive.kind == "tool" else None

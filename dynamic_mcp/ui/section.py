@@ -35,7 +35,7 @@ class UiContext(Struct):
     http: Http
     base_url: str
     state_folder: Path
-    sections: tuple[Section, ...] = ()
+    sections: tuple[PageSection, ...] = ()
 
 
 class UiClient(Protocol):
@@ -92,7 +92,7 @@ class Visit(Struct, frozen=True):
         return (principal.issuer, principal.subject) == (issuer, subject)
 
 
-class View(Struct, frozen=True):
+class PageView(Struct, frozen=True):
     """A page: the template that shows these values.
 
     In it, what may change while it is open is in blocks: `{% block rows %}<div id="rows" …>…</div>{% endblock %}`.
@@ -105,7 +105,7 @@ class View(Struct, frozen=True):
     status: int = 200
 
 
-class Redirect(Struct, frozen=True):
+class PageRedirect(Struct, frozen=True):
     """After an action: the path below the page to go on at, such as `approvals?all=1`, and a notice shown once."""
 
     path: str
@@ -113,7 +113,7 @@ class Redirect(Struct, frozen=True):
     is_error: bool = False
 
 
-Reply = View | Redirect | Response
+Reply = PageView | PageRedirect | Response
 """A `Response` is for downloads: its headers replace none of those that protect the page."""
 
 
@@ -159,7 +159,7 @@ class Usage(Struct, frozen=True):
     clients: tuple[UsageCount, ...]
 
 
-class Section:
+class PageSection:
     """A part of the page with a place in its navigation. Subclasses override what they have.
 
     No method blocks the event loop: files and databases are read in threads.

@@ -24,7 +24,7 @@ from dynamic_mcp.config.location import identify
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.ui import Ui
 from dynamic_mcp.errors import DynamicMcpError
-from dynamic_mcp.face.http.authenticator import Authenticator, AuthRejection, EventStream, Page, PageRequest
+from dynamic_mcp.face.http.authenticator import Authenticator, AuthRejection, Page, PageRequest, StreamedPage
 from dynamic_mcp.face.http.exchange import RequestHead, Response
 from dynamic_mcp.face.http.responses import EVENTS, NO_STORE, Headers
 from dynamic_mcp.features.table import FEATURES
@@ -35,19 +35,19 @@ from dynamic_mcp.ui.access import AccessSection
 from dynamic_mcp.ui.clients import ClientsSection
 from dynamic_mcp.ui.config_view import ConfigSection
 from dynamic_mcp.ui.connect import ConnectSection
-from dynamic_mcp.ui.cookies import Cookies, Login, Notice, load_key
-from dynamic_mcp.ui.links import LoginLinks
+from dynamic_mcp.ui.cookies import Cookies, PageLogin, PageNotice, load_key
+from dynamic_mcp.ui.links import PageLinks
 from dynamic_mcp.ui.now import NowSection
 from dynamic_mcp.ui.person import Persons
 from dynamic_mcp.ui.rendering import Renderer
-from dynamic_mcp.ui.section import Redirect, Reply, Section, UiContext, View, Visit
+from dynamic_mcp.ui.section import PageRedirect, PageSection, PageView, Reply, UiContext, Visit
 from dynamic_mcp.ui.single_sign_on import find_sign_on
 from dynamic_mcp.ui.tools import ToolsSection
 
 log = logging.getLogger(__name__)
 
 PATH = "/ui"
-_KERNEL_SECTIONS: tuple[type[Section], ...] = (
+_KERNEL_SECTIONS: tuple[type[PageSection], ...] = (
     NowSection,
     ToolsSection,
     ClientsSection,
@@ -77,7 +77,7 @@ class _Identity(Struct, frozen=True):
     """Who sends a request, and the login that its forms belong to, which may have to be kept in a cookie."""
 
     authentication: Authentication
-    login: Login
+    login: PageLogin
     is_new: bool = False
 
 
@@ -90,16 +90,16 @@ class UiService:
         state_folder: Path,
         *,
         clock: Callable[[], float] = time.time,
-        sections: Sequence[type[Section]] | None = None,
+        sections: Sequence[type[PageSection]] | None = None,
     ) -> None:
         self._proxy = proxy
         self._state_folder = state_folder
         self._clock = clock
         self._renderer = Renderer(clock)
-        self._links = LoginLinks(state_folder, clock)
+        self._links = PageLinks(state_folder, clock)
         self._persons = Persons(proxy, clock)
         self._section_types = _list_sections() if sections is None else sections
-        self._sections: dict[str, Section] = {}
+        self._sections: dict[str, PageSection] = {}
         self._cookies: dict[tuple[Replicas | None, bool], Cookies] = {}
         self._streams = 0
 
@@ -168,15 +168,15 @@ class UiService:
         if parts == ("events",):
             return self._stream(visit, head)
         if parts == ("login",):
-            return self._redirect(head, Redirect(""))
+            return self._redirect(head, PageRedirect(""))
         name = parts[0] if parts else NowSection.name
         section = self._find_section(name, visit)
         try:
             reply = None if section is None else await section.show(visit, *parts[1:])
         except DynamicMcpError as exc:
-            reply = View("error.html", "That did not work", {"error": exc.message, "hint": exc.hint}, 400)
+            reply = PageView("error.html", "That did not work", {"error": exc.message, "hint": exc.hint}, 400)
         if reply is None:
-            reply = View("error.html", "Not found", {"error": "there is no such page", "hint": ""}, 404)
+            reply = PageView("error.html", "Not found", {"error": "there is no such page", "hint": ""}, 404)
         return self._answer(reply, visit, identity, head, name)
 
     async def _post(self, parts: tuple[str, ...], request: PageRequest) -> Response:
@@ -200,12 +200,12 @@ class UiService:
             reply = None if section is None else await section.act(visit, *parts[1:])
         except DynamicMcpError as exc:
             text = f"{exc.message}; {exc.hint}" if exc.hint else exc.message
-            reply = Redirect(form.get("back", parts[0] if parts else ""), text, is_error=True)
+            reply = PageRedirect(form.get("back", parts[0] if parts else ""), text, is_error=True)
         if reply is None:
-            reply = View("error.html", "Not found", {"error": "there is no such action", "hint": ""}, 404)
+            reply = PageView("error.html", "Not found", {"error": "there is no such action", "hint": ""}, 404)
         return self._answer(reply, visit, identity, head, parts[0] if parts else "")
 
-    def _find_section(self, name: str, visit: Visit) -> Section | None:
+    def _find_section(self, name: str, visit: Visit) -> PageSection | None:
         section = self._sections.get(name)
         return section if section is not None and section.is_for(visit) else None
 
@@ -228,7 +228,7 @@ class UiService:
             return None
         return _Identity(found, login or self._new_login("header"), is_new=login is None)
 
-    async def _renew(self, head: RequestHead, login: Login) -> _Identity | None:
+    async def _renew(self, head: RequestHead, login: PageLogin) -> _Identity | None:
         """Return who has logged in by the login server, if that gives another access token."""
         if self._sign_on is None or not login.refresh_token:
             return None
@@ -261,7 +261,7 @@ class UiService:
         why = found.why if isinstance(found, AuthRejection) else "it cannot be checked now"
         return _html(self._render_login(head, f"The token is refused: {why}.", is_error=True), status=403)
 
-    def _begin(self, head: RequestHead, login: Login) -> Response:
+    def _begin(self, head: RequestHead, login: PageLogin) -> Response:
         cookie = self._cookies_for(head).keep_login(login)
         if cookie is None:
             return _html(self._render_login(head, "The token is too long for a cookie.", is_error=True), status=403)
@@ -306,9 +306,9 @@ class UiService:
         repeated = head.repeated - {b"authorization"}
         return structs.replace(head, headers=headers, repeated=repeated, target=self._endpoint)
 
-    def _new_login(self, kind: str) -> Login:
+    def _new_login(self, kind: str) -> PageLogin:
         now = self._clock()
-        return Login(config=self._config_id, kind=kind, secret=secrets.token_urlsafe(32), since=now, seen=now)
+        return PageLogin(config=self._config_id, kind=kind, secret=secrets.token_urlsafe(32), since=now, seen=now)
 
     def _ask_to_log_in(self, head: RequestHead) -> Response:
         if head.headers.get(b"sec-fetch-site") == b"cross-site" and head.method == "GET":
@@ -364,7 +364,7 @@ class UiService:
             cookie = cookies.keep_login(structs.replace(login, seen=now))
             kept += [] if cookie is None else [cookie]
         match reply:
-            case Redirect():
+            case PageRedirect():
                 return self._redirect(head, reply, kept)
             case Response():
                 return Response(reply.status, (*reply.headers, *kept, *_PROTECTION, *NO_STORE), reply.body)
@@ -381,7 +381,9 @@ class UiService:
             return Response(204 if body is None else reply.status, (*_HTML, *kept), body or b"")
         return _html(self._renderer.render(reply.template, values), kept, reply.status)
 
-    def _redirect(self, head: RequestHead, redirect: Redirect, kept: Sequence[tuple[bytes, bytes]] = ()) -> Response:
+    def _redirect(
+        self, head: RequestHead, redirect: PageRedirect, kept: Sequence[tuple[bytes, bytes]] = ()
+    ) -> Response:
         path = redirect.path.lstrip("/")
         location = f"{self._root}{PATH}" + (f"/{quote(path, safe=_URL_CHARACTERS)}" if path else "")
         notice = None
@@ -391,12 +393,12 @@ class UiService:
                 if len(redirect.notice) <= _LONGEST_NOTICE
                 else redirect.notice[:_LONGEST_NOTICE] + "…"
             )
-            notice = self._cookies_for(head).keep_notice(Notice(text, redirect.is_error))
+            notice = self._cookies_for(head).keep_notice(PageNotice(text, redirect.is_error))
         cookies = (*kept, *(() if notice is None else (notice,)))
         return Response(303, ((b"location", location.encode()), *cookies, *_PROTECTION, *NO_STORE))
 
     def _values(
-        self, view: View, visit: Visit, login: Login, notice: Notice | None, name: str
+        self, view: PageView, visit: Visit, login: PageLogin, notice: PageNotice | None, name: str
     ) -> Mapping[str, object]:
         counts = self._count(visit)
         nav = [(each, counts.get(each.name, 0)) for each in self._sections.values() if each.is_for(visit)]
@@ -441,8 +443,8 @@ class UiService:
 
     # --- events ----------------------------------------------------------------------------------------
 
-    def _stream(self, visit: Visit, head: RequestHead) -> EventStream:
-        return EventStream(200, (*EVENTS, *_PROTECTION), pieces=self._events(visit, head))
+    def _stream(self, visit: Visit, head: RequestHead) -> StreamedPage:
+        return StreamedPage(200, (*EVENTS, *_PROTECTION), pieces=self._events(visit, head))
 
     async def _events(self, visit: Visit, head: RequestHead) -> AsyncIterator[bytes]:
         """Say how much waits for a person, and when what a section shows may have changed, for some minutes."""
@@ -481,7 +483,7 @@ _COOKIES = b"cookies of the page"
 _KINDS = {"local": "a link", "token": "a token", "sign-on": "the login server"}
 
 
-def _list_sections() -> list[type[Section]]:
+def _list_sections() -> list[type[PageSection]]:
     """Return the sections of the kernel and of all features."""
     of_features = (each.load(each.page).list_sections() for each in FEATURES if each.page)
     return [*_KERNEL_SECTIONS, *(section for sections in of_features for section in sections)]

@@ -27,7 +27,7 @@ _METADATA = b"/.well-known/oauth-authorization-server"
 _FORM = {b"content-type": b"application/x-www-form-urlencoded"}
 
 
-class PendingLogin(Struct, frozen=True):
+class SignOnAttempt(Struct, frozen=True):
     """A login that has begun in a browser, which keeps this in a sealed cookie."""
 
     state: str
@@ -60,7 +60,7 @@ class SingleSignOn:
         self._redirect_uri = redirect_uri
         self._client_id = ""
 
-    async def begin(self, head: RequestHead) -> tuple[str, PendingLogin]:
+    async def begin(self, head: RequestHead) -> tuple[str, SignOnAttempt]:
         """Return where the browser goes, and what it has to keep. Raises DynamicMcpError."""
         endpoints = await self._find_endpoints(head)
         if not self._client_id:
@@ -74,7 +74,7 @@ class SingleSignOn:
             headers = {b"content-type": b"application/json"}
             answer = await self._send(head, "POST", endpoints.registration_endpoint, body, headers)
             self._client_id = msgspec.json.decode(answer, type=_Registered).client_id
-        pending = PendingLogin(secrets.token_urlsafe(24), secrets.token_urlsafe(48), self._client_id)
+        pending = SignOnAttempt(secrets.token_urlsafe(24), secrets.token_urlsafe(48), self._client_id)
         challenge = urlsafe_b64encode(sha256(pending.verifier.encode()).digest()).rstrip(b"=").decode()
         query = {
             "response_type": "code",
@@ -87,7 +87,7 @@ class SingleSignOn:
         }
         return f"{endpoints.authorization_endpoint}?{urlencode(query)}", pending
 
-    async def finish(self, head: RequestHead, query: Mapping[str, str], pending: PendingLogin) -> SignOnTokens:
+    async def finish(self, head: RequestHead, query: Mapping[str, str], pending: SignOnAttempt) -> SignOnTokens:
         """Return the tokens for the code that a browser comes back with. Raises DynamicMcpError."""
         if not hmac.compare_digest(query.get("state", "").encode(), pending.state.encode()):
             raise DynamicMcpError("the login was not begun in this browser", hint="begin it again")

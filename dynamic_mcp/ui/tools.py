@@ -24,7 +24,7 @@ from dynamic_mcp.ui.person_calls import PersonCalls
 from dynamic_mcp.ui.primitive_page import PrimitivePage
 from dynamic_mcp.ui.primitives import KINDS, PrimitiveKind, path_of
 from dynamic_mcp.ui.rows import fit_rows, read_start
-from dynamic_mcp.ui.section import Redirect, Reply, Section, UiContext, View, Visit
+from dynamic_mcp.ui.section import PageRedirect, PageSection, PageView, Reply, UiContext, Visit
 
 _FOUND_SPACE = 20_000
 _LONGEST_NAME = 130
@@ -70,7 +70,7 @@ class FoundRow(Struct, frozen=True):
     found: ExplainedTool
 
 
-class ToolsSection(Section):
+class ToolsSection(PageSection):
     """What there is to use. A person sees what their view has."""
 
     name = "tools"
@@ -88,7 +88,7 @@ class ToolsSection(Section):
             page = self._find_page(visit, *rest)
             return await page.show()
         if len(rest) == 1:
-            return Redirect(f"tools?group={_encode(rest[0])}")
+            return PageRedirect(f"tools?group={_encode(rest[0])}")
         if rest:
             return None
         group = visit.client.group(visit.query["group"]) if visit.query.get("group") else None
@@ -106,7 +106,7 @@ class ToolsSection(Section):
         group = visit.client.group(rest[0])
         await group.reread([kind for kind in ListKind if group.offers(kind.capability)])
         path = f"tools?group={_encode(group.name)}&kind={_encode(visit.form.get('kind', 'tool'))}"
-        return Redirect(path, f"the lists of {group.name} are those of this moment")
+        return PageRedirect(path, f"the lists of {group.name} are those of this moment")
 
     def stamp(self, visit: Visit) -> Hashable:
         groups = self.context.proxy.groups
@@ -134,7 +134,7 @@ class ToolsSection(Section):
 
     # --- the search ------------------------------------------------------------------------------------
 
-    async def _search(self, visit: Visit, group: ViewedGroup | None) -> View:
+    async def _search(self, visit: Visit, group: ViewedGroup | None) -> PageView:
         query = visit.query["q"].strip()
         explanation = await visit.client.explain_search(query, group="" if group is None else group.name)
         values = {
@@ -144,20 +144,20 @@ class ToolsSection(Section):
             "found": _list_found(explanation),
             "named": self._find_named_groups(visit, query) if group is None else [],
         }
-        return View("tools_search.html", f"Tools: {one_line(query)}", values)
+        return PageView("tools_search.html", f"Tools: {one_line(query)}", values)
 
     def _find_named_groups(self, visit: Visit, query: str) -> list[str]:
         return [group.name for group in visit.client.groups if query.lower() in group.name.lower()][:5]
 
     # --- the lists -------------------------------------------------------------------------------------
 
-    def _list_groups(self, visit: Visit) -> View:
+    def _list_groups(self, visit: Visit) -> PageView:
         groups = visit.client.groups
         rows, steps = fit_rows(groups, read_start(visit.query), _build_group_row)
         values = {"q": "", "group": None, "rows": rows, "steps": steps}
-        return View("tools.html", "Tools", values)
+        return PageView("tools.html", "Tools", values)
 
-    def _list_entries(self, visit: Visit, group: ViewedGroup) -> View:
+    def _list_entries(self, visit: Visit, group: ViewedGroup) -> PageView:
         kinds: dict[PrimitiveKind, str] = {
             kind: title for kind, title in _KINDS if group.offers(KINDS[kind].capability)
         }
@@ -185,7 +185,7 @@ class ToolsSection(Section):
             "description": one_line(group.description, 2 * _LONGEST_LINE),
             "instructions": group.catalog.instructions[:2000] if group.catalog is not None else "",
         }
-        return View("tools_group.html", f"Tools of {group.name}", values)
+        return PageView("tools_group.html", f"Tools of {group.name}", values)
 
 
 def _encode(text: str) -> str:

@@ -24,7 +24,7 @@ import httpx2
 import uvloop
 
 from dynamic_mcp.config.location import identify
-from dynamic_mcp.ui.links import LoginLinks
+from dynamic_mcp.ui.links import PageLinks
 from tests.benchmarks.audit_queries import write_lines
 from tests.benchmarks.http_face import call, resident_kib, running, serve, write_config
 from tests.benchmarks.http_load import CallingSession, Target, Timings, open_all, record
@@ -36,7 +36,7 @@ _PAGE_EVERY_S = 1.0
 
 
 async def log_in(client: httpx2.AsyncClient, config: Path, state: Path) -> None:
-    link = LoginLinks(state).create(identify(config))
+    link = PageLinks(state).create(identify(config))
     answer = await client.get(f"/ui/login?link={link}")
     assert answer.status_code == 200, answer.text
 
@@ -75,7 +75,7 @@ async def measure_paint(origin: str, config: Path, state: Path, paths: Sequence[
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         page = await browser.new_page()
-        await page.goto(f"{origin}/ui/login?link={LoginLinks(state).create(identify(config))}")
+        await page.goto(f"{origin}/ui/login?link={PageLinks(state).create(identify(config))}")
         for path in paths:
             times = []
             for _ in range(5):

@@ -19,7 +19,7 @@ from playwright.async_api import BrowserContext, Page, ViewportSize, async_playw
 
 from dynamic_mcp.config.location import identify
 from dynamic_mcp.system import paths
-from dynamic_mcp.ui.links import LoginLinks
+from dynamic_mcp.ui.links import PageLinks
 from tests.http_program import HttpProgram, serving_http
 from tests.program import Json
 
@@ -117,7 +117,7 @@ async def visiting(
             )
             visitor = Visitor(context, await context.new_page(), program)
             if is_logged_in:
-                link = LoginLinks(paths.state_dir()).create(identify(config))
+                link = PageLinks(paths.state_dir()).create(identify(config))
                 await visitor.open(f"/login?link={link}", waits=has_script)
             yield visitor
             assert not visitor.faults

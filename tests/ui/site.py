@@ -15,12 +15,12 @@ from dynamic_mcp.config.http import Http
 from dynamic_mcp.config.location import identify
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.face.auth.make import ProviderPool
-from dynamic_mcp.face.http.authenticator import EventStream, PageRequest
+from dynamic_mcp.face.http.authenticator import PageRequest, StreamedPage
 from dynamic_mcp.face.http.exchange import RequestHead, Response
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.proxy.proxy import Proxy
-from dynamic_mcp.ui.links import LoginLinks
-from dynamic_mcp.ui.section import Section
+from dynamic_mcp.ui.links import PageLinks
+from dynamic_mcp.ui.section import PageSection
 from dynamic_mcp.ui.service import UiService
 from tests.fakes import Opener, config_of
 
@@ -107,9 +107,9 @@ class Browser:
         token = (await self.get(on)).document.form_token
         return await self.post(path, {**(fields or {}), "csrf": token})
 
-    async def stream(self, path: str) -> EventStream:
+    async def stream(self, path: str) -> StreamedPage:
         response = await self._respond("GET", path, b"", {"sec-fetch-site": "same-origin"})
-        assert isinstance(response, EventStream)
+        assert isinstance(response, StreamedPage)
         return response
 
     async def _send(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Answer:
@@ -137,7 +137,9 @@ class Browser:
 class Site:
     """The page of one proxy. `now` is its clock."""
 
-    def __init__(self, proxy: Proxy, config: Config, folder: Path, sections: Sequence[type[Section]] | None) -> None:
+    def __init__(
+        self, proxy: Proxy, config: Config, folder: Path, sections: Sequence[type[PageSection]] | None
+    ) -> None:
         self.proxy = proxy
         self.config = config
         self.folder = folder
@@ -157,7 +159,7 @@ class Site:
 
     def make_link(self) -> str:
         """Return the path of a link that the user of the terminal gets."""
-        links = LoginLinks(self.folder, lambda: self.now)
+        links = PageLinks(self.folder, lambda: self.now)
         return f"/ui/login?link={links.create(identify(self.config.file))}"
 
     async def local_user(self) -> Browser:
@@ -178,7 +180,7 @@ async def site_of(
     folder: Path,
     config: Config | None = None,
     opener: Opener | None = None,
-    sections: Sequence[type[Section]] | None = None,
+    sections: Sequence[type[PageSection]] | None = None,
     *,
     catalog_store: CatalogStore | None = None,
 ) -> AsyncIterator[Site]:

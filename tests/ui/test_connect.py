@@ -31,7 +31,7 @@ from dynamic_mcp.proxy.search import SearchExplanation
 from dynamic_mcp.ui.connect import ConnectSection
 from dynamic_mcp.ui.now import NowSection
 from dynamic_mcp.ui.own_tokens import OwnTokens
-from dynamic_mcp.ui.section import Section, UiContext, Visit
+from dynamic_mcp.ui.section import PageSection, UiContext, Visit
 from tests.fakes import config_of, group_config, settled
 from tests.oauth.parts import issue_login, remote, store_login
 from tests.oauth.visits import browse
@@ -40,7 +40,7 @@ from tests.ui.site import TOKENS, URL, Answer, Browser, Site, bearer_http, site_
 from tests.upstreams.auth_server import AuthServer
 
 UI = Ui(operators=("admins",), approvers=("checkers",))
-SECTIONS: tuple[type[Section], ...] = (NowSection, ConnectSection)
+SECTIONS: tuple[type[PageSection], ...] = (NowSection, ConnectSection)
 ROLES = Access(roles={name: (AccessRule(),) for name in ("admins", "checkers", "staff")})
 CREATE, REVOKE = "/ui/connect/tokens/create", "/ui/connect/tokens/revoke"
 

@@ -15,7 +15,7 @@ from dynamic_mcp.config.ui import Ui
 from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.ui.cookies import IDLE_S, LONGEST_S
 from dynamic_mcp.ui.links import VALID_S
-from dynamic_mcp.ui.section import Redirect, Reply, Section, View, Visit
+from dynamic_mcp.ui.section import PageRedirect, PageSection, PageView, Reply, Visit
 from tests.fake_parties import OtherReplicas
 from tests.fakes import FakeUpstream, Opener, config_of, group_config
 from tests.program import BOUND_S
@@ -25,7 +25,7 @@ ROLES = Ui(operators=("admins",), approvers=("checkers",))
 HOSTILE = "<script>alert(1)</script>\u202e\x1b[31m"
 
 
-class Notes(Section):
+class Notes(PageSection):
     """A section that shows what it was told, and notes who did what."""
 
     name = "notes"
@@ -40,13 +40,13 @@ class Notes(Section):
             raise InvalidArguments("that is wrong", hint="do it right")
         if rest:
             return None
-        return View("error.html", "Notes", {"error": visit.query.get("q", ""), "hint": ""})
+        return PageView("error.html", "Notes", {"error": visit.query.get("q", ""), "hint": ""})
 
     async def act(self, visit: Visit, *rest: str) -> Reply | None:
         if rest == ("fail",):
             raise InvalidArguments("that did not work", hint="try again")
         self.done.append((visit.name, visit.form.get("what", "")))
-        return Redirect("notes", f"done: {visit.form.get('what', '')}")
+        return PageRedirect("notes", f"done: {visit.form.get('what', '')}")
 
     def count(self, visit: Visit) -> int:
         return self.waiting

@@ -39,7 +39,7 @@ class PageRequest(Struct, frozen=True):
     body: bytes
 
 
-class EventStream(Response, frozen=True, kw_only=True):
+class StreamedPage(Response, frozen=True, kw_only=True):
     """A response whose body goes on with these pieces, until there are no more or the client has disconnected."""
 
     pieces: AsyncIterator[bytes]

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from dynamic_mcp.face.http.arrival import Arrival
-from dynamic_mcp.face.http.authenticator import EventStream, Outcome, Page, PageRequest
+from dynamic_mcp.face.http.authenticator import Outcome, Page, PageRequest, StreamedPage
 from dynamic_mcp.face.http.body_budget import BodyBudget, BodyHold
 from dynamic_mcp.face.http.exchange import BodyReceiver, Exchange, RequestHead, Response
 from dynamic_mcp.face.http.responses import RETRY_AFTER, SESSION_NOT_FOUND, Headers, refusal, too_long, with_headers
@@ -177,12 +177,12 @@ class PageReceiver:
         except Exception:
             log.exception("a bug: a page failed")
             response = refusal(500, "internal error; see the log of dynamic-mcp")
-        if not isinstance(response, EventStream):
+        if not isinstance(response, StreamedPage):
             self._respond(self._note(response))
         elif self._is_connected:
             self._streaming = self._tasks.create(self._stream(response), name="events of a page")
 
-    async def _stream(self, stream: EventStream) -> None:
+    async def _stream(self, stream: StreamedPage) -> None:
         """Send the pieces of a stream; one to a client that does not read ends."""
         exchange = self._exchange
         exchange.start(with_headers(stream, self._cors))

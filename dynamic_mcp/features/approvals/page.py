@@ -41,7 +41,7 @@ from dynamic_mcp.system.blank import format_json
 from dynamic_mcp.system.os_user import os_user
 from dynamic_mcp.system.text import cut_values, one_line
 from dynamic_mcp.tools import typed_json
-from dynamic_mcp.ui.section import Need, Redirect, Reply, Section, UiContext, View, Visit
+from dynamic_mcp.ui.section import Need, PageRedirect, PageSection, PageView, Reply, UiContext, Visit
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ _WIDER_IN_HTML = str.maketrans(dict.fromkeys("<>&'\"", "xxxxx"))
 _HOW_LONG: dict[Scope, str] = {"once": "once", "session": "for the session", "hour": "for an hour"}
 
 
-def list_sections() -> list[type[Section]]:
+def list_sections() -> list[type[PageSection]]:
     """Return the sections of this feature."""
     return [ApprovalsSection]
 
@@ -104,7 +104,7 @@ class _Found(Struct, frozen=True):
     is_ours: bool
 
 
-class ApprovalsSection(Section):
+class ApprovalsSection(PageSection):
     """What waits, with buttons."""
 
     name = "approvals"
@@ -195,7 +195,7 @@ class ApprovalsSection(Section):
                 return await self._show_edit(visit, id)
         return None
 
-    async def _show_list(self, visit: Visit) -> View:
+    async def _show_list(self, visit: Visit) -> PageView:
         await self._read()
         waiting = self._list_for(visit)
         pages = max(-(-len(waiting) // _ON_A_PAGE), 1)
@@ -211,16 +211,16 @@ class ApprovalsSection(Section):
             "decides": visit.is_approver or visit.is_operator,
             "longest_reason": LONGEST_REASON,
         }
-        return View("approvals.html", self.title, values)
+        return PageView("approvals.html", self.title, values)
 
-    async def _show_call(self, visit: Visit, id: str) -> View:
+    async def _show_call(self, visit: Visit, id: str) -> PageView:
         found = await self._find(id, visit)
         if found is None:
             return _gone(id)
         reveals = visit.query.get("reveal") == "1" and _may_decide(found.pending, visit)
         call = await asyncio.to_thread(self._describe, found, visit, most=_MOST_ALONE, reveals=reveals)
         values = {"call": call, "id": call.pending.id, "reveals": reveals, "longest_reason": LONGEST_REASON}
-        return View("approvals_call.html", f"{call.pending.id}: {one_line(call.pending.name, 60)}", values)
+        return PageView("approvals_call.html", f"{call.pending.id}: {one_line(call.pending.name, 60)}", values)
 
     async def _send_arguments(self, visit: Visit, id: str) -> Reply | None:
         """Send all arguments as a file, secrets masked."""
@@ -232,7 +232,7 @@ class ApprovalsSection(Section):
         headers = ((b"content-type", b"application/json"), (b"content-disposition", name))
         return Response(200, headers, "\n".join([*lines, ""]).encode("utf-8", "backslashreplace"))
 
-    async def _show_edit(self, visit: Visit, id: str) -> View:
+    async def _show_edit(self, visit: Visit, id: str) -> PageView:
         found = await self._find(id, visit)
         if found is None:
             return _gone(id)
@@ -272,7 +272,7 @@ class ApprovalsSection(Section):
         id, verb = rest
         found = await self._find(id, visit)
         if found is None:
-            return Redirect(_back(visit), f"{one_line(id)} no longer waits", is_error=True)
+            return PageRedirect(_back(visit), f"{one_line(id)} no longer waits", is_error=True)
         self._require(found, visit)
         if verb == "edit":
             return await self._edit(visit, found.pending)
@@ -286,7 +286,7 @@ class ApprovalsSection(Section):
             decision = ApprovalDecision(id=found.pending.id, verdict="allow", scope=scope, by=_by(visit))
         answer = await self._decide(decision)
         text, is_error = _describe_outcome(found.pending, decision, answer)
-        return Redirect(_back(visit), text, is_error)
+        return PageRedirect(_back(visit), text, is_error)
 
     async def _edit(self, visit: Visit, pending: QueuedApproval) -> Reply:
         """Show how typed arguments differ, or send those that were shown."""
@@ -309,7 +309,7 @@ class ApprovalsSection(Section):
         outcome, is_error = _describe_outcome(pending, decision, answer)
         if answer.outcome == "refused":
             return _edit_view(pending, text, error=outcome)
-        return Redirect(self.name, outcome, is_error)
+        return PageRedirect(self.name, outcome, is_error)
 
     async def _decide(self, decision: ApprovalDecision) -> ApprovalAnswer:
         async with self._deciding:
@@ -384,7 +384,7 @@ def _edit_view(
     error: str = "",
     changes: Sequence[tuple[Sign, str]] | None = None,
     sent: str = "",
-) -> View:
+) -> PageView:
     """Return the form with a typed text, all of it; `sent` are the arguments in it, in ASCII."""
     text = "".join(each if each.isprintable() or each in "\n\t" else json.dumps(each)[1:-1] for each in text)
     values = {
@@ -395,14 +395,14 @@ def _edit_view(
         "left_out": 0 if changes is None else max(len(changes) - _MOST_CHANGES, 0),
         "sent": sent,
     }
-    return View("approvals_edit.html", f"Change {pending.id}", values, 400 if error else 200)
+    return PageView("approvals_edit.html", f"Change {pending.id}", values, 400 if error else 200)
 
 
 # --- what came of it -------------------------------------------------------------------------------------
 
 
-def _gone(typed: str) -> View:
-    return View("approvals_call.html", "It no longer waits", {"call": None, "id": one_line(typed, 20)}, 404)
+def _gone(typed: str) -> PageView:
+    return PageView("approvals_call.html", "It no longer waits", {"call": None, "id": one_line(typed, 20)}, 404)
 
 
 def _scope_of(visit: Visit, pending: QueuedApproval) -> Scope:

@@ -38,7 +38,7 @@ from dynamic_mcp.observe.log_records import Record, find_last
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.text import one_line
 from dynamic_mcp.ui.rendering import draw_bars
-from dynamic_mcp.ui.section import Reply, Section, UiContext, Usage, UsageCount, UsagePoint, View, Visit
+from dynamic_mcp.ui.section import PageSection, PageView, Reply, UiContext, Usage, UsageCount, UsagePoint, Visit
 
 T = TypeVar("T")
 
@@ -77,7 +77,7 @@ DECISIONS = {"": "any decision", "allow": "allowed", "ask": "asked", "deny": "de
 _PATTERNS = ("who", "client", "group", "tool")
 
 
-def list_sections() -> list[type[Section]]:
+def list_sections() -> list[type[PageSection]]:
     """Return the sections of this feature."""
     return [CallsSection]
 
@@ -91,7 +91,7 @@ class Choice(Struct, frozen=True):
     is_filtered: bool
 
 
-class CallsSection(Section):
+class CallsSection(PageSection):
     """The calls of all, or of one person."""
 
     name = "calls"
@@ -210,7 +210,7 @@ class CallsSection(Section):
             return await self._show_log(visit) if visit.is_operator else None
         reader = self._find_reader()
         if reader is None:
-            return View("calls_off.html", self.title, {}) if not rest and visit.is_operator else None
+            return PageView("calls_off.html", self.title, {}) if not rest and visit.is_operator else None
         is_current = await reader.refresh()
         await reader.note_newest(self._visible_to(visit))
         match rest:
@@ -222,7 +222,7 @@ class CallsSection(Section):
                 return await self._show_call(visit, reader, id)
         return None
 
-    async def _show_list(self, visit: Visit, reader: IndexReader, *, is_current: bool) -> View:
+    async def _show_list(self, visit: Visit, reader: IndexReader, *, is_current: bool) -> PageView:
         error = ""
         try:
             choice = self._read_choice(visit)
@@ -267,7 +267,7 @@ class CallsSection(Section):
             "decisions": DECISIONS,
             "most_exported": _MOST_EXPORTED,
         }
-        return View("calls.html", self.title, values, 400 if error else 200)
+        return PageView("calls.html", self.title, values, 400 if error else 200)
 
     def _read_choice(self, visit: Visit) -> Choice:
         """Return what the query of a visit chooses. Raises InvalidArguments."""
@@ -299,7 +299,7 @@ class CallsSection(Section):
         is_filtered = any(texts[each] for each in texts if each not in ("span", "configs"))
         return Choice(texts, wanted, span, is_filtered)
 
-    async def _show_call(self, visit: Visit, reader: IndexReader, id: str) -> View | None:
+    async def _show_call(self, visit: Visit, reader: IndexReader, id: str) -> PageView | None:
         def find(index: AuditIndex) -> CallStory | None:
             found = index.find_by_id(id)
             if found is None or not self._may_see(found.record, visit):
@@ -319,7 +319,7 @@ class CallsSection(Section):
         if visit.is_operator and call.row.at:
             records = await asyncio.to_thread(self._find_around, call, visit)
         title = f"{one_line(call.row.what or call.row.event, 60)}"
-        return View("calls_one.html", title, {"call": call, "records": _describe_records(records)})
+        return PageView("calls_one.html", title, {"call": call, "records": _describe_records(records)})
 
     async def _export(self, visit: Visit, reader: IndexReader) -> Response:
         """Send the last lines of a choice as a file, the oldest first."""
@@ -347,7 +347,7 @@ class CallsSection(Section):
 
     # --- the log of the program --------------------------------------------------------------------------
 
-    async def _show_log(self, visit: Visit) -> View:
+    async def _show_log(self, visit: Visit) -> PageView:
         level = visit.query.get("level", "")
         level = level if level in log_output.LEVELS else "info"
         levels = frozenset(log_output.LEVELS[log_output.LEVELS.index(level) :])
@@ -371,7 +371,7 @@ class CallsSection(Section):
             "group": group,
             "most": _MOST_RECORDS,
         }
-        return View("calls_log.html", "Log", values)
+        return PageView("calls_log.html", "Log", values)
 
     def _find_around(self, call: CallStory, visit: Visit) -> list[Record]:
         """Return records of the time of a call about its group, or about none, the oldest first."""

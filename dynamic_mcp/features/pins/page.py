@@ -31,7 +31,7 @@ from dynamic_mcp.system.file_store import stamp_of
 from dynamic_mcp.system.os_user import os_user
 from dynamic_mcp.system.text import one_line, pluralize
 from dynamic_mcp.ui.memo import Memo
-from dynamic_mcp.ui.section import Need, Redirect, Reply, Section, UiContext, View, Visit, find_page
+from dynamic_mcp.ui.section import Need, PageRedirect, PageSection, PageView, Reply, UiContext, Visit, find_page
 
 _PER_PAGE, _SERVERS_PER_PAGE = 10, 50
 # The bytes of HTML for the lines of all differences of a page, of one of them, and of one with a page of its own.
@@ -77,12 +77,12 @@ class ServerRow(Struct, frozen=True):
     is_moved: bool
 
 
-def list_sections() -> list[type[Section]]:
+def list_sections() -> list[type[PageSection]]:
     """Return the sections of this feature."""
     return [PinsSection]
 
 
-class PinsSection(Section):
+class PinsSection(PageSection):
     """What servers say that is not approved. It is for operators, where the config pins definitions."""
 
     name = "pins"
@@ -137,8 +137,10 @@ class PinsSection(Section):
         server, back = rest[1], f"pins/{quote(rest[1], safe='')}"
         chosen = _find(await self._compare_one(server), visit.form.get("digest", ""))
         if not chosen:
-            return Redirect(back, f"Nothing was approved: it {CHANGED}. This is what there is now.", is_error=True)
-        return Redirect(back, *await self._approve(visit, server, chosen))
+            return PageRedirect(
+                back, f"Nothing was approved: it {CHANGED}. This is what there is now.", is_error=True
+            )
+        return PageRedirect(back, *await self._approve(visit, server, chosen))
 
     async def _approve(
         self, visit: Visit, server: str, chosen: Sequence[tuple[ServerComparison, Difference]]
@@ -160,7 +162,7 @@ class PinsSection(Section):
 
     # --- pages -----------------------------------------------------------------------------------------
 
-    async def _show_servers(self, visit: Visit) -> View:
+    async def _show_servers(self, visit: Visit) -> PageView:
         found, wanted = await self._compare(None), visit.query.get("q", "")
         rows = [_row(name, each) for name, each in found.items() if wanted.lower() in name.lower()]
         rows.sort(key=lambda row: (not row.held, not (row.changed or row.new), row.name))
@@ -174,9 +176,9 @@ class PinsSection(Section):
             "is_long": len(found) > _SERVERS_PER_PAGE,
             "lock_file": str(find_lock_file(self.context.config)),
         }
-        return View("pins.html", "Pins", values)
+        return PageView("pins.html", "Pins", values)
 
-    async def _show_server(self, server: str, visit: Visit) -> View:
+    async def _show_server(self, server: str, visit: Visit) -> PageView:
         found = await self._compare_one(server)
         differences = [each for _, each in _differences_of(found)]
         pages = max(-(-len(differences) // _PER_PAGE), 1)
@@ -194,12 +196,12 @@ class PinsSection(Section):
             "gone": [reveal(title_of(key)) for each in found for key in each.gone][:50],
             "error": next((str(each.error) for each in found if each.error is not None), ""),
         }
-        return View("pins_server.html", server, values)
+        return PageView("pins_server.html", server, values)
 
-    async def _show_one(self, server: str, digest: str) -> View | None:
+    async def _show_one(self, server: str, digest: str) -> PageView | None:
         difference = await self._find_one(server, digest)
         (entry,) = await asyncio.to_thread(_show_differences, [difference], _MOST_ALONE, _MOST_ALONE)
-        return View("pins_one.html", entry.title, {"server": server, "entry": entry})
+        return PageView("pins_one.html", entry.title, {"server": server, "entry": entry})
 
     async def _send_text(self, server: str, digest: str) -> Response:
         """Send a whole difference as a file."""
