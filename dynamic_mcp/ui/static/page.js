@@ -75,8 +75,10 @@ async function take(state) {
   document.title = state.waiting ? `(${state.waiting}) ${title}` : title;
   if (before !== document.title) say(state.waiting ? `${state.waiting} waiting` : "Nothing waits");
   if (state.changes > changes) {
-    let isHeld = document.querySelector("[data-list]") !== null;
-    for (const each of document.querySelectorAll("[data-live]")) {
+    const isEmpty = (list) => list.querySelector(".empty") !== null; // in which nothing can move
+    let isHeld = [...document.querySelectorAll("[data-list]")].some((list) => !isEmpty(list));
+    for (const each of document.querySelectorAll("[data-live], [data-list]")) {
+      if (each.hasAttribute("data-list") && !isEmpty(each)) continue;
       if (isBusy(each)) isHeld = true;
       else if (each.id) await fetchPart(each.id);
     }
