@@ -166,9 +166,9 @@ class UiService:
             return self._ask_to_log_in(head)
         visit = self._visit(identity, head, query)
         if parts == ("events",):
-            return self._stream(visit, head)
+            return self._stream(visit, identity, head)
         if parts == ("login",):
-            return self._redirect(head, PageRedirect(""))
+            return self._redirect(head, PageRedirect(""), self._keep(identity, head))
         name = parts[0] if parts else NowSection.name
         section = self._find_section(name, visit)
         try:
@@ -191,7 +191,8 @@ class UiService:
         if identity is None:
             return self._ask_to_log_in(head)
         if not identity.login.may_act(form.get("csrf", "")):
-            return self._refuse("the form is of another login; reload the page")
+            refused = self._refuse("the form is of another login; reload the page")
+            return structs.replace(refused, headers=(*refused.headers, *self._keep(identity, head)))
         if parts == ("logout",):
             return _html(self._render_login(head, "You are logged out."), (self._cookies_for(head).forget_login(),))
         visit = self._visit(identity, head, _read_pairs(head.target.partition(b"?")[2]), form)
@@ -211,8 +212,11 @@ class UiService:
 
     # --- who it is -------------------------------------------------------------------------------------
 
-    async def _identify(self, head: RequestHead) -> _Identity | None:
-        """Return who sends a request, by its cookie or by what a reverse proxy says; None if that is not known."""
+    async def _identify(self, head: RequestHead, *, renews: bool = True) -> _Identity | None:
+        """Return who sends a request, by its cookie or by what a reverse proxy says; None if that is not known.
+
+        A login may be renewed by that: then it has to be kept, since the old one is worthless.
+        """
         login = self._cookies_for(head).read_login(head)
         if login is not None and (login.config != self._config_id or not login.is_current(self._clock())):
             login = None
@@ -222,7 +226,9 @@ class UiService:
             return None
         if login is not None and login.token:
             found = await self._authenticate(self._with_token(head, login.token))
-            return await self._renew(head, login) if found is None else _Identity(found, login)
+            if found is not None:
+                return _Identity(found, login)
+            return await self._renew(head, login) if renews else None
         found = await self._authenticate(head)
         if found is None:
             return None
@@ -358,11 +364,7 @@ class UiService:
         )
 
     def _answer(self, reply: Reply, visit: Visit, identity: _Identity, head: RequestHead, name: str) -> Response:
-        cookies = self._cookies_for(head)
-        login, now, kept = identity.login, self._clock(), list[tuple[bytes, bytes]]()
-        if identity.is_new or now - login.seen > _RENEW_AFTER_S:
-            cookie = cookies.keep_login(structs.replace(login, seen=now))
-            kept += [] if cookie is None else [cookie]
+        cookies, kept = self._cookies_for(head), self._keep(identity, head)
         match reply:
             case PageRedirect():
                 return self._redirect(head, reply, kept)
@@ -371,7 +373,7 @@ class UiService:
         notice = cookies.read_notice(head)
         if notice is not None:
             kept.append(cookies.forget_notice())
-        values = self._values(reply, visit, login, notice, name)
+        values = self._values(reply, visit, identity.login, notice, name)
         block = head.headers.get(b"x-fragment", b"").decode("latin-1")
         if block:
             if notice is not None:
@@ -380,6 +382,14 @@ class UiService:
             body = self._renderer.render_block(reply.template, block, values)
             return Response(204 if body is None else reply.status, (*_HTML, *kept), body or b"")
         return _html(self._renderer.render(reply.template, values), kept, reply.status)
+
+    def _keep(self, identity: _Identity, head: RequestHead) -> list[tuple[bytes, bytes]]:
+        """Return the header that keeps a login, if the browser does not have it like this."""
+        now = self._clock()
+        if not identity.is_new and now - identity.login.seen <= _RENEW_AFTER_S:
+            return []
+        cookie = self._cookies_for(head).keep_login(structs.replace(identity.login, seen=now))
+        return [] if cookie is None else [cookie]
 
     def _redirect(
         self, head: RequestHead, redirect: PageRedirect, kept: Sequence[tuple[bytes, bytes]] = ()
@@ -443,8 +453,10 @@ class UiService:
 
     # --- events ----------------------------------------------------------------------------------------
 
-    def _stream(self, visit: Visit, head: RequestHead) -> StreamedPage:
-        return StreamedPage(200, (*EVENTS, *_PROTECTION), pieces=self._events(visit, head))
+    def _stream(self, visit: Visit, identity: _Identity, head: RequestHead) -> StreamedPage:
+        # a page that is only open is no use of it, so a login that is not new is not kept for longer
+        kept = self._keep(identity, head) if identity.is_new else ()
+        return StreamedPage(200, (*EVENTS, *_PROTECTION, *kept), pieces=self._events(visit, head))
 
     async def _events(self, visit: Visit, head: RequestHead) -> AsyncIterator[bytes]:
         """Say how much waits for a person, and when what a section shows may have changed, for some minutes."""
@@ -472,8 +484,11 @@ class UiService:
                 yield b": alive\n\n"
             if now - checked > _CHECK_LOGIN_EVERY_S:
                 checked = now
-                if await self._identify(head) is None:
+                identity = await self._identify(head, renews=False)
+                if identity is None:
                     return
+                visit = self._visit(identity, head, visit.query)  # rights may have changed, and time has
+                section = self._find_section(visit.query.get("section", ""), visit)
             await asyncio.sleep(_LOOK_EVERY_S)
 
 

@@ -113,8 +113,10 @@ class Browser:
         return response
 
     async def _send(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Answer:
-        answer = Answer(await self._respond(method, path, body, headers))
-        for name, value in answer.response.headers:
+        return Answer(await self._respond(method, path, body, headers))
+
+    def _keep_cookies(self, response: Response) -> None:
+        for name, value in response.headers:
             if name == b"set-cookie":
                 key, _, rest = value.decode().partition("=")
                 content, _, attributes = rest.partition(";")
@@ -122,7 +124,6 @@ class Browser:
                     self.cookies.pop(key, None)
                 else:
                     self.cookies[key] = content
-        return answer
 
     async def _respond(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Response:
         sent = {"host": self._host, **headers}
@@ -131,7 +132,9 @@ class Browser:
         lines = {name.encode(): value.encode() for name, value in sent.items()}
         page = self._service.find_page(method, path.partition("?")[0].encode())
         assert page is not None, path
-        return await page(PageRequest(RequestHead(method, path.encode(), lines, peer="127.0.0.1"), body))
+        response = await page(PageRequest(RequestHead(method, path.encode(), lines, peer="127.0.0.1"), body))
+        self._keep_cookies(response)
+        return response
 
 
 class Site:

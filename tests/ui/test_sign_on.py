@@ -10,6 +10,7 @@ from dynamic_mcp.config.http import Http
 from dynamic_mcp.face.auth.chain import AuthChain
 from dynamic_mcp.face.http.authenticator import PageRequest
 from dynamic_mcp.face.http.exchange import RequestHead, Response
+from dynamic_mcp.features.login_server.grants import GRACE_S
 from dynamic_mcp.features.login_server.provider import LoginProvider
 from tests.features.login_server.parties import ORIGIN, URL, forwarded
 from tests.ui.site import Answer, Browser, Site, site_of
@@ -87,6 +88,22 @@ async def test_a_login_ends_where_the_login_server_ends_it(tmp_path: Path) -> No
         site.now += LOGIN.refresh_ttl_s + LOGIN.access_ttl_s + 1
 
         assert (await browser.get("/ui")).status == 401
+
+
+async def test_a_login_that_is_renewed_is_kept_whatever_was_asked(tmp_path: Path) -> None:
+    async with site_of(tmp_path) as site:
+        server, browser = LoginServer(site, tmp_path), browser_of(site)
+        await log_in(server, browser)
+        for ask in (
+            lambda: browser.stream("/ui/events"),
+            lambda: browser.post("/ui/logout", {"csrf": "of another login"}, {"origin": ORIGIN}),
+            lambda: browser.get("/ui/login"),
+        ):
+            site.now += LOGIN.access_ttl_s + 1  # so that whatever is asked now renews the login
+            await ask()
+            site.now += GRACE_S + 1  # from now on, what was renewed is worthless
+
+        assert (await browser.get("/ui")).status == 200
 
 
 async def test_an_answer_to_a_login_that_another_browser_has_begun_is_refused(tmp_path: Path) -> None:
