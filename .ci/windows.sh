@@ -42,9 +42,10 @@ make() {
   cp "$packages"/pywin32_system32/*.dll "$made/python/"
   # the program itself: its metadata, the path of the checkout as Windows has it, and `Scripts/dynamic-mcp.exe`
   "$made/tools/bin/uv" pip install -q --target "$packages" --no-deps -e .
-  rm "$packages"/_editable_impl_*.pth && rm -r "$packages/bin"
+  rm "$packages"/_editable_impl_*.pth
   printf '%s\n' "$(to_windows "$PWD")" > "$packages/project.pth"
-  mkdir "$made/python/Scripts"
+  # where a package looks for a program that it brings
+  mkdir "$made/python/Scripts" && mv "$packages/bin/monty.exe" "$made/python/Scripts/" && rm -r "$packages/bin"
   "$made/tools/bin/python" - "$made/python/Scripts" "$(to_windows "$made/python/python.exe")" <<'LAUNCHER'
 import io, pathlib, sys, zipfile, distlib
 folder, python = sys.argv[1:]
