@@ -43,7 +43,8 @@ make() {
   # the program itself: its metadata, the path of the checkout as Windows has it, and `Scripts/dynamic-mcp.exe`
   "$made/tools/bin/uv" pip install -q --target "$packages" --no-deps -e .
   rm "$packages"/_editable_impl_*.pth
-  printf '%s\n' "$(to_windows "$PWD")" > "$packages/project.pth"
+  # `shutil` copies with CopyFile2 where there is one, and Wine 8 has only its name
+  printf '%s\n' "$(to_windows "$PWD")" 'import _winapi; del _winapi.CopyFile2' > "$packages/project.pth"
   # where a package looks for a program that it brings
   mkdir "$made/python/Scripts" && mv "$packages/bin/monty.exe" "$made/python/Scripts/" && rm -r "$packages/bin"
   "$made/tools/bin/python" - "$made/python/Scripts" "$(to_windows "$made/python/python.exe")" <<'LAUNCHER'
