@@ -46,6 +46,17 @@ def state_dir(elsewhere: Path) -> Path:
     return directory / "State" if sys.platform == "win32" else directory
 
 
+def cache_dir(elsewhere: Path) -> Path:
+    """Return the directory of what can be fetched again: on Windows, that of the test, and in `elsewhere` on others."""
+    directory = user_dir(elsewhere)
+    return directory / "Cache" if sys.platform == "win32" else directory
+
+
+def state_variables(place: Path) -> dict[str, str]:
+    """Return the variables that have the user's state below `place`."""
+    return {"WIN_PD_OVERRIDE_LOCAL_APPDATA" if sys.platform == "win32" else "XDG_STATE_HOME": str(place)}
+
+
 def is_private(place: Path) -> bool:
     """Return whether only this user can use a file or directory: by its access control list on Windows."""
     if sys.platform == "win32":
