@@ -57,6 +57,11 @@ def cache_dir(elsewhere: Path) -> Path:
     return directory / "Cache" if sys.platform == "win32" else directory
 
 
+def log_dir(state: Path) -> Path:
+    """Return the directory of the log, given that of the state."""
+    return state.with_name("Logs") if sys.platform == "win32" else state / "log"
+
+
 def state_variables(place: Path) -> dict[str, str]:
     """Return the variables that have the user's state below `place`."""
     return {"WIN_PD_OVERRIDE_LOCAL_APPDATA" if sys.platform == "win32" else "XDG_STATE_HOME": str(place)}
