@@ -69,19 +69,22 @@ def state_variables(place: Path) -> dict[str, str]:
 
 def write_program(file: Path, script: str) -> Path:
     """Make a program of a script in Python, and return its file: on Windows an `.exe`, made as pip does."""
-    if sys.platform != "win32":
-        file.write_text(f"#!{sys.executable}\n{script}")
-        file.chmod(0o755)
-        return file
+    if sys.platform == "win32":
+        return _write_exe(file.with_name(f"{file.name}.exe"), script)
+    file.write_text(f"#!{sys.executable}\n{script}")
+    file.chmod(0o755)
+    return file
+
+
+def _write_exe(file: Path, script: str) -> Path:
     own = Path(sysconfig.get_path("scripts"), "dynamic-mcp.exe").read_bytes()
     with zipfile.ZipFile(io.BytesIO(own)) as archive:
         before = own[: archive.infolist()[0].header_offset]
     launcher = before[: before.rindex(b"#!")]
     with zipfile.ZipFile(code := io.BytesIO(), "w") as archive:
         archive.writestr("__main__.py", script)
-    program = file.with_name(f"{file.name}.exe")
-    program.write_bytes(launcher + f'#!"{sys.executable}"\r\n'.encode() + code.getvalue())
-    return program
+    file.write_bytes(launcher + f'#!"{sys.executable}"\r\n'.encode() + code.getvalue())
+    return file
 
 
 def is_private(place: Path) -> bool:
