@@ -104,6 +104,7 @@ def write(home: Path, file: str, content: bytes) -> None:
     (home / file).write_bytes(content)
 
 
+@pytest.mark.posix_only("pipes and devices are files on POSIX systems only, and links need a privilege on Windows")
 def test_settings_files_of_others_are_read_or_refused_one_by_one(cli: CliRunner) -> None:
     home = cli.folder / "person"
     twice = '{"mcpServers": {"a": {"command": "npx"}, "a": {"command": "sh"}}, "mcpServers": {}}'
