@@ -45,13 +45,13 @@ def main() -> int:
             stale += 1
             print(f"{name} is out of date")
             if "--check" not in sys.argv:
-                (DOCS / name).write_text(new, encoding="utf-8")
+                (DOCS / name).write_text(new, encoding="utf-8", newline="\n")
     schema = CHART / "values.schema.json"
     if (new := chart_schema()) != schema.read_text(encoding="utf-8"):
         stale += 1
         print(f"{schema.name} is out of date")
         if "--check" not in sys.argv:
-            schema.write_text(new, encoding="utf-8")
+            schema.write_text(new, encoding="utf-8", newline="\n")
     return stale if "--check" in sys.argv else 0
 
 
@@ -103,7 +103,7 @@ def clients() -> str:
     for tool in TOOLS:
         cells = []
         for scope in (ToolScope.USER, ToolScope.PROJECT):
-            found = [str(file) for _, file in locations.list_candidates(tool, machine, (scope,))]
+            found = [file.as_posix() for _, file in locations.list_candidates(tool, machine, (scope,))]
             shown = found[0].replace("/HOME", "~").replace("/PROJECT/", "") if found else ""
             cells.append(f"`{shown}`" if shown else "")
         if any(cells):

@@ -161,4 +161,4 @@ def _format_place(place: FileLocation) -> str:
 
 
 if __name__ == "__main__":
-    FILE.write_text(text(), encoding="utf-8")
+    FILE.write_text(text(), encoding="utf-8", newline="\n")

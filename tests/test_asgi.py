@@ -21,6 +21,7 @@ from starlette.routing import Mount
 from dynamic_mcp.asgi import app
 from dynamic_mcp.config.flaws import FlawError
 from dynamic_mcp.errors import ConfigError
+from tests import windows
 from tests.process.http_client import HttpClient, connected, write_config
 from tests.program import BOUND_S, odd, text_of
 
@@ -55,6 +56,8 @@ async def asked(application: Any, path: str = "/mcp", host: str = "127.0.0.1") -
 
 
 def is_running(pid: int) -> bool:
+    if sys.platform == "win32":
+        return not windows.has_ended(pid, 0)
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

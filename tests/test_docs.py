@@ -156,6 +156,7 @@ def test_the_quickstart_shows_groups_a_tool_found_and_a_tool_called() -> None:
         assert shown in done.stdout
 
 
+@pytest.mark.posix_only("a pseudo-terminal, as POSIX systems have them")
 def test_a_recording_shows_what_a_terminal_shows_and_loads_nothing(tmp_path: Path) -> None:
     file = tmp_path / "shown.svg"
     program = "import sys; print('\\x1b[1mtwo tools\\x1b[0m' if sys.stdout.isatty() else 'no terminal')"

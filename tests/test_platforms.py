@@ -204,6 +204,7 @@ def test_macos_lists_processes_as_ps_does() -> None:
     }
 
 
+@pytest.mark.posix_only("other systems have other paths, and a home of another name")
 @pytest.mark.parametrize(
     ("platform", "where"), [("darwin", "Library/Logs/dynamic-mcp"), ("linux", ".local/state/dynamic-mcp/log")]
 )
@@ -242,6 +243,7 @@ def test_commands_do_without_a_daemon_on_windows(config: Path, args: tuple[str, 
     assert not list((config.parent / "runtime").iterdir())
 
 
+@pytest.mark.posix_only("there are no modes and owners that could be changed")
 @pytest.mark.usefixtures("windows")
 def test_windows_changes_no_modes_and_owners(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
@@ -315,6 +317,7 @@ def test_a_port_that_is_in_use_is_not_shared_on_windows_where_the_option_would_d
     assert socket.SO_REUSEADDR not in options
 
 
+@pytest.mark.posix_only("Python for Windows has no Unix sockets")
 def test_macos_tells_who_is_at_the_other_end_of_a_socket() -> None:
     asked: list[tuple[int, int]] = []
 
@@ -330,6 +333,7 @@ def test_macos_tells_who_is_at_the_other_end_of_a_socket() -> None:
     assert asked == [(0, 1), (0, 2)]
 
 
+@pytest.mark.posix_only("users have numbers")
 @pytest.mark.parametrize(("platform", "has_default"), [("linux", True), ("darwin", False)])
 def test_sockets_are_in_the_runtime_directory_of_systemd_on_linux_only(platform: str, *, has_default: bool) -> None:
     places = list(private_socket.directories({}, platform))
@@ -368,7 +372,10 @@ def test_windows_itself_names_the_user() -> None:
     assert os_user() == "bob"
 
 
-@pytest.mark.parametrize("platform", ["linux", "win32"])
+@pytest.mark.parametrize(
+    "platform",
+    [pytest.param("linux", marks=pytest.mark.posix_only("a file can be renamed while it is open")), "win32"],
+)
 def test_the_calls_that_are_open_leave_no_file_on_any_system(tmp_path: Path, platform: str) -> None:
     journal = CallJournal(tmp_path, platform=platform)
     journal.add(AuditLine(v=1, id="a", event="call"))

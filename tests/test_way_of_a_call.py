@@ -17,8 +17,9 @@ FOLLOW = """
 import sys
 from dynamic_mcp.cli.main import run
 def follow(frame, event, argument):
-    if event in ("call", "return") and "/dynamic_mcp/" in frame.f_code.co_filename:
-        file = frame.f_code.co_filename.rpartition("/dynamic_mcp/")[2]
+    path = frame.f_code.co_filename.replace("\\\\", "/")
+    if event in ("call", "return") and "/dynamic_mcp/" in path:
+        file = path.rpartition("/dynamic_mcp/")[2]
         noted.write(f"{event} {file} {frame.f_code.co_name}\\n")
 with open(sys.argv[2], "w") as noted:
     sys.setprofile(follow)

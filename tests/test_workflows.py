@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 
+import pytest
 from ruamel.yaml import YAML
 
 ROOT = Path(__file__).parent.parent
 WORKFLOWS = ROOT / ".github" / "workflows"
+AUTHOR = ("-c", "user.name=Ann", "-c", "user.email=ann@example.com")
 
 
 def load(name: str) -> dict[str, dict[str, dict[str, object]]]:
@@ -46,6 +50,22 @@ def test_it_is_tried_on_three_systems_and_with_each_version_of_python_that_is_pr
     named = [each.rpartition(" ")[2] for each in project["classifiers"]]
     assert matrix["python"] == [each for each in named if re.fullmatch(r"3\.\d+", each)]
     assert project["requires-python"] == f">={matrix['python'][0]}"
+
+
+@pytest.mark.not_in_wine("there is no git; with one it is the same on Windows")
+def test_a_checkout_on_windows_has_the_line_ends_that_were_committed(tmp_path: Path) -> None:
+    source, clone = tmp_path / "source", tmp_path / "clone"
+    git("init", "-q", str(source))
+    shutil.copyfile(ROOT / ".gitattributes", source / ".gitattributes")
+    (source / "lines").write_bytes(b"one\ntwo\n")
+    git("-C", str(source), "add", ".")
+    git("-C", str(source), *AUTHOR, "commit", "-q", "-m", "Begin")
+    git("clone", "-q", "-c", "core.autocrlf=true", str(source), str(clone))  # as Git for Windows is installed
+    assert (clone / "lines").read_bytes() == b"one\ntwo\n"
+
+
+def git(*args: str) -> None:
+    subprocess.run(["git", *args], check=True, timeout=30)
 
 
 def test_a_release_runs_only_scripts_of_the_repository() -> None:

@@ -1,9 +1,12 @@
 """What tests need to know of Windows."""
 
 import ctypes
+import io
 import os
 import stat
 import sys
+import sysconfig
+import zipfile
 from pathlib import Path
 
 from dynamic_mcp.system import acl
@@ -17,6 +20,8 @@ _FOR_WINDOWS = {
     "dynamic_mcp.upstream.process.job",
 }
 _FOR_POSIX = {f"dynamic_mcp.upstream.process.{name}" for name in ("group", "guardian", "strays")}
+# The variables with which a test has a home of its own on Windows.
+OWN_PLACES = ("USERPROFILE", "APPDATA", "LOCALAPPDATA", "WIN_PD_OVERRIDE_LOCAL_APPDATA")
 # Modules that cannot be imported here.
 OF_OTHER_SYSTEMS = _FOR_POSIX if sys.platform == "win32" else _FOR_WINDOWS
 
@@ -44,6 +49,42 @@ def state_dir(elsewhere: Path) -> Path:
     """Return the directory of the user's state: on Windows, that of the test, and in `elsewhere` on others."""
     directory = user_dir(elsewhere)
     return directory / "State" if sys.platform == "win32" else directory
+
+
+def cache_dir(elsewhere: Path) -> Path:
+    """Return the directory of what can be fetched again: on Windows, in that of the test, else in `elsewhere`."""
+    directory = user_dir(elsewhere)
+    return directory / "Cache" if sys.platform == "win32" else directory
+
+
+def log_dir(state: Path) -> Path:
+    """Return the directory of the log, given that of the state."""
+    return state.with_name("Logs") if sys.platform == "win32" else state / "log"
+
+
+def state_variables(place: Path) -> dict[str, str]:
+    """Return the variables that have the user's state below `place`."""
+    return {"WIN_PD_OVERRIDE_LOCAL_APPDATA" if sys.platform == "win32" else "XDG_STATE_HOME": str(place)}
+
+
+def write_program(file: Path, script: str) -> Path:
+    """Make a program of a script in Python, and return its file: on Windows an `.exe`, made as pip does."""
+    if sys.platform == "win32":
+        return _write_exe(file.with_name(f"{file.name}.exe"), script)
+    file.write_text(f"#!{sys.executable}\n{script}")
+    file.chmod(0o755)
+    return file
+
+
+def _write_exe(file: Path, script: str) -> Path:
+    own = Path(sysconfig.get_path("scripts"), "dynamic-mcp.exe").read_bytes()
+    with zipfile.ZipFile(io.BytesIO(own)) as archive:
+        before = own[: archive.infolist()[0].header_offset]
+    launcher = before[: before.rindex(b"#!")]
+    with zipfile.ZipFile(code := io.BytesIO(), "w") as archive:
+        archive.writestr("__main__.py", script)
+    file.write_bytes(launcher + f'#!"{sys.executable}"\r\n'.encode() + code.getvalue())
+    return file
 
 
 def is_private(place: Path) -> bool:

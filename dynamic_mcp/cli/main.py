@@ -43,13 +43,14 @@ def run(args: list[str], left: Shim | None = None) -> int:
 
 def _set_encoding(stream: io.TextIOWrapper) -> None:
     # characters that a terminal's encoding lacks show as escapes; odd bytes of an answer are read the same way
-    stream.reconfigure(errors="backslashreplace")
+    errors = "backslashreplace"
+    stream.reconfigure(errors=errors)
     if sys.platform == "win32" and not (stream.isatty() or "PYTHONIOENCODING" in os.environ):
         # pipes and files would have the code page of Windows, which lacks most characters, and its line breaks
         if stream is sys.stdin:
-            stream.reconfigure(encoding="utf-8-sig")
+            stream.reconfigure(encoding="utf-8-sig", errors=errors)
         else:
-            stream.reconfigure(encoding="utf-8", newline="\n")
+            stream.reconfigure(encoding="utf-8", errors=errors, newline="\n")
 
 
 def _run(args: list[str]) -> int:

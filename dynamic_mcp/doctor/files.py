@@ -183,7 +183,7 @@ def _check_command(where: str, program: Program | CommandLine) -> Iterator[Findi
         return
     command = mask_of(program)(program.command)
     why = f"the command `{command}` was not found on its `PATH`"
-    if os.sep in program.command:
+    if Path(program.command).name != program.command:
         why = f"the command `{command}` does not exist or is not executable"
     yield config_error(where, why, "install it, or give its full path")
 

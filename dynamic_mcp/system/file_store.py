@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 import stat
 import sys
 from contextlib import AbstractContextManager
@@ -187,16 +188,17 @@ class DictCodec:
 
 def prune_folder(folder: Path, *, most_files: int, most_bytes: int = sys.maxsize) -> None:
     """Remove a folder's oldest files if there are too many, or they are too large together. Raises OSError."""
-    files: list[tuple[float, int, Path]] = []
-    for file in folder.iterdir():
-        with contextlib.suppress(FileNotFoundError):  # another process may prune the folder, too
-            status = file.lstat()
-            files.append((status.st_mtime, status.st_size, file))
+    files: list[tuple[float, int, str]] = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with contextlib.suppress(FileNotFoundError):  # another process may prune the folder, too
+                status = entry.stat(follow_symlinks=False)  # which Windows told with the name
+                files.append((status.st_mtime, status.st_size, entry.path))
     size = 0
     for number, (_, bytes_, file) in enumerate(sorted(files, reverse=True)):
         size += bytes_
         if number >= most_files or size > most_bytes:
-            file.unlink(missing_ok=True)
+            Path(file).unlink(missing_ok=True)
 
 
 def stamp_of(file: Path) -> Stamp | None:

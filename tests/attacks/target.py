@@ -17,7 +17,7 @@ from tests import own_process, signals
 from tests.attacks.wire import Answer, Json, Wire, head, request
 from tests.journeys.remote_server import free_port
 from tests.own_process import BlockingProcess
-from tests.windows import home_variables
+from tests.windows import home_variables, state_variables
 
 STARTS_WITHIN_S = 60.0
 ENDS_WITHIN_S = 60.0
@@ -163,7 +163,8 @@ def environment_of(folder: Path) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("XDG_", "DYNAMIC_MCP_"))}
     runtime = folder / "run"
     runtime.mkdir(mode=0o700, exist_ok=True)
-    folders = {f"XDG_{name}_HOME": str(folder / name.lower()) for name in ("CACHE", "CONFIG", "DATA", "STATE")}
+    folders = {f"XDG_{name}_HOME": str(folder / name.lower()) for name in ("CACHE", "CONFIG", "DATA")}
+    folders |= state_variables(folder / "state")
     return {**kept, **folders, **home_variables(folder), "XDG_RUNTIME_DIR": str(runtime)}
 
 

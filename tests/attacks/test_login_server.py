@@ -19,6 +19,7 @@ import pytest
 from tests.attacks.target import McpClient, Target, bearer, office, serving
 from tests.attacks.wire import Answer, Json
 from tests.journeys.remote_server import free_port
+from tests.windows import is_private
 
 REDIRECT = "http://localhost:3030/callback"
 VERIFIER = "v" * 43
@@ -337,8 +338,7 @@ def test_nothing_of_a_login_is_in_the_log(site: LoginTarget) -> None:
 
 
 def test_a_key_that_others_can_read_is_not_on_disk(site: LoginTarget) -> None:
-    modes = {path.stat().st_mode & 0o077 for path in site.target.folder.rglob("*.sqlite*")}
-    assert modes == {0}
+    assert {is_private(path) for path in site.target.folder.rglob("*.sqlite*")} == {True}
 
 
 @pytest.mark.parametrize("kind", ["application/json", "text/plain", "multipart/form-data; boundary=a"])

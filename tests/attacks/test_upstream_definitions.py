@@ -23,6 +23,7 @@ def nested(levels: int) -> Json:
     return schema
 
 
+@pytest.mark.posix_only("looks for the processor time in /proc")
 async def test_more_definitions_than_are_pinned_are_judged_once_and_delay_no_other(tmp_path: Path) -> None:
     lock = tmp_path / "lock.json"
     settings = {"defaults": {"definitions": "warn"}, "lock_file": str(lock)}

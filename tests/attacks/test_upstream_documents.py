@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import windows
 from tests.cli.commands import CliRunner, CommandResult
 from tests.features.registry.documents import package, positional, remote, server
 from tests.features.registry.fake_registry import FakeRegistry, Response, fake_registry
@@ -103,6 +104,7 @@ def write(home: Path, file: str, content: bytes) -> None:
     (home / file).write_bytes(content)
 
 
+@pytest.mark.posix_only("pipes and devices are files on POSIX systems only, and links need a privilege on Windows")
 def test_settings_files_of_others_are_read_or_refused_one_by_one(cli: CliRunner) -> None:
     home = cli.folder / "person"
     twice = '{"mcpServers": {"a": {"command": "npx"}, "a": {"command": "sh"}}, "mcpServers": {}}'
@@ -145,7 +147,7 @@ def test_a_journal_of_others_changes_no_file_of_this_machine(cli: CliRunner) -> 
     victim.write_text("export KEY=1\n")
     write(home, ".cursor/mcp.json", b'{"mcpServers": {"a": {"command": "a"}}}')
     assert cli.run("import", "cursor", "--yes", HOME=str(home)).code == 0
-    (note,) = Path(os.environ["XDG_STATE_HOME"]).glob("**/journal/*/entry.json")
+    (note,) = windows.state_dir(Path(os.environ["XDG_STATE_HOME"])).glob("**/journal/*/entry.json")
     genuine = json.loads(note.read_text())
     elsewhere = [{**each, "file": str(victim), "path": str(victim)} for each in genuine["changes"]]
     deep = json.dumps(genuine).replace('"changes"', '"x": ' + "[" * 100_000 + "]" * 100_000 + ', "changes"')

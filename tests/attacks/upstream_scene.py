@@ -51,7 +51,7 @@ async def attacked(
 ) -> AsyncIterator[Program]:
     """Run the program with these servers beside `good`, and see to it that they do it no harm."""
     async with serving(folder, {**servers, "good": odd()}, capabilities=capabilities, **root) as program:
-        await call_good(program)
+        await call_good(program, within_s=BOUND_S)  # which has to start first
         calling = asyncio.create_task(_call_on(program))
         try:
             yield program
@@ -68,10 +68,10 @@ async def attacked(
     await nothing_is_left()
 
 
-async def call_good(program: Program) -> None:
+async def call_good(program: Program, *, within_s: float = AT_ONCE_S) -> None:
     """The good server answers at once, with the nonce that it was given."""
     nonce = f"nonce {next(_nonces)}"
-    async with asyncio.timeout(AT_ONCE_S):
+    async with asyncio.timeout(within_s):
         assert text_of(await program.call("good", "echo", {"text": nonce})) == nonce
 
 

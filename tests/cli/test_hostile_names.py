@@ -14,6 +14,7 @@ END_OF_INPUT = b"\x04"
 SPACED = "my group"
 
 
+@pytest.mark.posix_only("Windows has no such names")
 def test_the_greeting_on_a_terminal_shows_a_hostile_directory_by_its_escapes(cli: CliRunner) -> None:
     folder = cli.folder / "a\x1b[31mb\x1b]0;title\x07"
     folder.mkdir()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -56,8 +57,8 @@ def test_what_a_tool_can_switch_off_is_not_said_to_be_taken_out(cli: CliRunner, 
 
     said = run(cli, home, "init", "--yes").err
 
-    assert ".gemini/settings.json), and disable third\n" in said
-    assert ".cursor/mcp.json), and remove full\n" in said
+    assert f".gemini{os.sep}settings.json), and disable third\n" in said
+    assert f".cursor{os.sep}mcp.json), and remove full\n" in said
 
 
 def test_a_broken_server_of_a_tool_that_passes_on_its_whole_environment_is_left_out(
@@ -140,7 +141,8 @@ def test_undo_takes_back_every_byte_of_a_setup(cli: CliRunner, home: Path, confi
 def test_a_server_that_has_worked_before_is_tried_again(cli: CliRunner, home: Path, config: Path) -> None:
     script = home / "server.py"
     script.write_text(
-        f"import os, sys\nos.execv(sys.executable, [sys.executable, {odd()['args'][0]!r}])\n", encoding="utf-8"
+        f"import subprocess, sys\nsys.exit(subprocess.call([sys.executable, {odd()['args'][0]!r}]))\n",
+        encoding="utf-8",
     )
     tool = home / ".cursor" / "mcp.json"
     tool.write_text(
@@ -260,7 +262,7 @@ def test_a_server_that_has_come_back_into_a_tool_is_taken_out_again(cli: CliRunn
 
     done = run(cli, home, "init", "--yes")
 
-    assert "remove other from Claude Code (~/.claude.json)" in done.err
+    assert f"remove other from Claude Code (~{os.sep}.claude.json)" in done.err
     assert set(servers_of(file)) == {"dynamic-mcp"}
 
 

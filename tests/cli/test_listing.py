@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from dynamic_mcp.cli.output import Progress
+from dynamic_mcp.system.shell import quote
 from tests.cli.commands import CliRunner
 from tests.program import UPSTREAMS, full, odd, running
 from tests.terminal import INTERRUPT, open_terminal, strip_escapes
@@ -180,7 +181,7 @@ def test_a_config_without_groups_is_told_how_to_get_one(cli: CliRunner, command:
     assert done.code == 0
     assert f"`{cli.config}` has no groups yet\nhint: `dynamic-mcp add NAME -- COMMAND` adds one" in done.err
     cli.configure({"a b": full(enabled=False)})
-    assert "is disabled\nhint: `dynamic-mcp enable 'a b'` enables one" in cli.run(command).err
+    assert f"is disabled\nhint: `dynamic-mcp enable {quote('a b')}` enables one" in cli.run(command).err
 
 
 async def test_status_says_that_a_proxy_has_no_groups(cli: CliRunner) -> None:

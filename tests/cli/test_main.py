@@ -133,6 +133,7 @@ class _ClosedPipe(io.FileIO):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.posix_only("a device")
 @pytest.mark.parametrize("command", ["schema", "status", "--version"])
 def test_a_full_disk_is_said_in_one_line(cli: CliRunner, command: str) -> None:
     with Path("/dev/full").open("w") as full:
@@ -180,6 +181,18 @@ def test_a_pipe_of_windows_gets_utf_8_and_the_line_breaks_of_the_text(
     assert sys.stdin.read() == "é"
 
 
+def test_half_a_character_and_odd_bytes_in_a_pipe_of_windows_are_shown_as_escapes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    out = piped(monkeypatch, "cp1252", typed=b"\xff\n")
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert run(["--help"]) == 0
+    print("half \ud83d")
+    sys.stdout.flush()
+    assert out.getvalue().decode().endswith("\nhalf \\ud83d\n")
+    assert sys.stdin.read() == "\\xff\n"
+
+
 def test_python_s_own_variable_decides_about_the_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
     out = piped(monkeypatch, "cp1252")
     monkeypatch.setattr(sys, "platform", "win32")
@@ -190,11 +203,11 @@ def test_python_s_own_variable_decides_about_the_encoding(monkeypatch: pytest.Mo
     assert out.getvalue().decode("cp1252").splitlines()[-1] == "é \\u2713"
 
 
-def piped(monkeypatch: pytest.MonkeyPatch, code_page: str) -> io.BytesIO:
+def piped(monkeypatch: pytest.MonkeyPatch, code_page: str, *, typed: bytes = "\ufeffé".encode()) -> io.BytesIO:
     """Make the streams those of a pipe on Windows, the input with a BOM; return what is written to stdout."""
     out = io.BytesIO()
     monkeypatch.delenv("PYTHONIOENCODING", raising=False)
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(out, code_page, newline="\r\n", write_through=True))
     monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(io.BytesIO(), code_page))
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("\ufeffé".encode()), code_page))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed), code_page))
     return out

@@ -42,6 +42,7 @@ def test_words_that_are_not_utf8_are_named(cli: CliRunner, args: tuple[str, ...]
     assert cli.config.read_bytes() == before
 
 
+@pytest.mark.not_in_wine("its file system has UTF-8 names, without the half pairs that names may have on Windows")
 @pytest.mark.parametrize(
     "args", [("check",), ("tools", "full", "--detail", "names", "-c"), ("stats",), ("doctor", "-c")]
 )
@@ -53,6 +54,7 @@ def test_a_config_whose_path_is_not_utf8_works(cli: CliRunner, args: tuple[str, 
     assert done.json
 
 
+@pytest.mark.not_in_wine("its file system has UTF-8 names, without the half pairs that names may have on Windows")
 def test_a_proxy_serves_a_config_whose_path_is_not_utf8(cli: CliRunner) -> None:
     odd = cli.folder / f"{ODD}.json"
     odd.write_bytes(cli.config.read_bytes())
@@ -61,6 +63,7 @@ def test_a_proxy_serves_a_config_whose_path_is_not_utf8(cli: CliRunner) -> None:
     assert "Traceback" not in done.err
 
 
+@pytest.mark.not_in_wine("its file system has UTF-8 names, without the half pairs that names may have on Windows")
 def test_an_import_into_a_path_that_is_not_utf8_works(cli: CliRunner) -> None:
     home = cli.folder / "home"
     (home / ".cursor").mkdir(parents=True)
@@ -111,6 +114,7 @@ def test_large_numbers_and_the_form_of_a_number_are_kept(cli: CliRunner) -> None
     assert '"n": 1.0, "big": 123456789012345678901234567890' in json.loads(done.out)[-1]
 
 
+@pytest.mark.posix_only("Windows says of a path below a file that the file exists already")
 def test_a_place_that_may_not_be_written_is_said_in_words(cli: CliRunner) -> None:
     (cli.folder / "file").write_text("", encoding="utf-8")
     done = cli.run("call", "full", "plain", "--save", "file/below")

@@ -55,7 +55,7 @@ def test_what_the_command_line_says_comes_first_and_names_are_added() -> None:
         root_path="",
         allowed_hosts=("a.example.com", "b.example.com"),
         allowed_origins=("https://app.example.com",),
-        tls=Tls("/other.pem", "/other.key"),
+        tls=Tls(str(Path("/other.pem").absolute()), str(Path("/other.key").absolute())),
         insecure=True,
     )
 

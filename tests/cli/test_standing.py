@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.cli.commands import CliRunner
 from tests.program import full, odd, running
 from tests.terminal import strip_escapes
-from tests.windows import is_private
+from tests.windows import is_private, log_dir
 
 
 async def test_logs_show_what_a_proxy_said_and_what_its_servers_said_on_stderr(cli: CliRunner, state: Path) -> None:
@@ -33,13 +33,13 @@ async def test_logs_show_what_a_proxy_said_and_what_its_servers_said_on_stderr(c
     assert re.search(
         r"\d\d-\d\d \d\d:\d\d:\d\d info    serving ", strip_escapes(cli.run_on_terminal("logs", width=300).out)
     )
-    assert is_private(state / "log" / "dynamic-mcp.log")
+    assert is_private(log_dir(state) / "dynamic-mcp.log")
 
 
 def test_logs_since_leaves_out_what_is_older(cli: CliRunner, state: Path) -> None:
-    (state / "log").mkdir(parents=True)
+    log_dir(state).mkdir(parents=True)
     old = {"time": "2020-01-01T00:00:00.000+00:00", "level": "info", "message": "long ago"}
-    (state / "log" / "dynamic-mcp.log").write_text(json.dumps(old) + "\nnot json\n", encoding="utf-8")
+    (log_dir(state) / "dynamic-mcp.log").write_text(json.dumps(old) + "\nnot json\n", encoding="utf-8")
     assert "long ago" in cli.run("logs").out
     done = cli.run("logs", "--since", "1h")
     assert (done.code, done.out) == (0, "")
@@ -47,7 +47,7 @@ def test_logs_since_leaves_out_what_is_older(cli: CliRunner, state: Path) -> Non
 
 
 async def test_logs_follow_across_a_rotation(cli: CliRunner, state: Path) -> None:
-    log = state / "log" / "dynamic-mcp.log"
+    log = log_dir(state) / "dynamic-mcp.log"
     log.parent.mkdir(parents=True)
 
     def write(message: str) -> None:

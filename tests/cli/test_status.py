@@ -140,6 +140,7 @@ async def test_each_server_has_its_process_memory_and_durations(cli: CliRunner, 
         assert first["pid"] != second["pid"]
 
 
+@pytest.mark.posix_only("on Windows a silent proxy is taken to have ended")
 async def test_a_proxy_that_was_killed_is_recognised_and_forgotten(cli: CliRunner, state: Path) -> None:
     async with running(str(cli.config)) as program:
         await program.initialize()

@@ -15,6 +15,7 @@ from dynamic_mcp.config.resolved import Embeddings
 from dynamic_mcp.embeddings.endpoint import EmbeddingEndpoint, EndpointError, Vector, endpoint_url
 from dynamic_mcp.embeddings.index import SemanticIndex, Texts
 from dynamic_mcp.embeddings.vectors import VectorStore, text_key
+from tests import windows
 from tests.embeddings.endpoint import FakeEndpoint, Json, endpoint
 from tests.fakes import BOUND_S
 
@@ -129,11 +130,11 @@ async def test_vectors_are_kept_on_disk_for_the_next_start(tmp_path: Path) -> No
             await semantic_index.close()
 
         assert [text for text in fake.texts if text in TEXTS] == TEXTS
-        assert modes(tmp_path) == [0o600]
+        assert are_private(tmp_path) == [True]
 
 
-def modes(folder: Path) -> list[int]:
-    return [file.stat().st_mode & 0o777 for file in folder.iterdir()]
+def are_private(folder: Path) -> list[bool]:
+    return [windows.is_private(file) for file in folder.iterdir()]
 
 
 async def test_another_model_has_vectors_of_its_own(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import ast
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -186,14 +187,24 @@ def run(folder: Path, code: str, *args: str, stdin: str = "") -> str:
 
 
 def copy_without(feature: str, copy: Path) -> None:
-    """Make a package of links to everything but a feature, and to a table without its row."""
+    """Make a package of links to everything but a feature, and to a table without its row. On Windows, of copies."""
     (copy / "features").mkdir(parents=True)
     for source, target in ((PACKAGE, copy), (PACKAGE / "features", copy / "features")):
         for entry in source.iterdir():
             if entry.name not in (feature, "features", "table.py", "__pycache__"):
-                (target / entry.name).symlink_to(entry)
+                link_or_copy(entry, target / entry.name)
     table = (PACKAGE / "features" / "table.py").read_text(encoding="utf-8")
     (copy / "features" / "table.py").write_text(without_row(table, feature), encoding="utf-8")
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """Make a link, for which Windows wants a right that few have: a copy there."""
+    if sys.platform != "win32":
+        target.symlink_to(source)
+    elif source.is_dir():
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+    else:
+        shutil.copyfile(source, target)
 
 
 def without_row(table: str, feature: str) -> str:

@@ -20,6 +20,7 @@ from mcp.types import (
     TextContent,
 )
 
+from tests import windows
 from tests.journeys.diary import (
     DIARY,
     Person,
@@ -53,7 +54,7 @@ def config(tmp_path: Path) -> Path:
 async def client_of(person: Person, config: Path, mode: str = "auto") -> AsyncIterator[Client]:
     """Connect the SDK's client to the proxy."""
     passed = ("PATH", "PYTHONPATH", "HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME")
-    environment = {name: os.environ[name] for name in passed if name in os.environ}
+    environment = {name: os.environ[name] for name in (*passed, *windows.OWN_PLACES) if name in os.environ}
     command, *args = window_command(str(config))
     server = StdioServerParameters(command=command, args=args, env=environment)
     async with (

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import own_process
+from tests import own_process, windows
 from tests.headless_browser import HeadlessBrowser
 from tests.journeys.remote_server import free_port
 from tests.login_program import BEHIND_PROXY, serving_logins
@@ -69,9 +69,8 @@ async def echo(client: HttpClient) -> str:
 async def test_a_backup_of_a_busy_service_is_served_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "first"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    for name, value in PASSPHRASE.items():
+    for name, value in (PASSPHRASE | windows.state_variables(tmp_path / "first")).items():
         monkeypatch.setenv(name, value)
     port = free_port()
     async with serving_logins(tmp_path, AUTH, port, **SETTINGS) as program:
@@ -95,7 +94,8 @@ async def test_a_backup_of_a_busy_service_is_served_elsewhere(
         assert f"process {program.process.pid} (http" in err
     assert len(sdk.logins) == 1
 
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "second"))
+    for name, value in windows.state_variables(tmp_path / "second").items():
+        monkeypatch.setenv(name, value)
     code, _, err = await run(tmp_path, "restore", str(tmp_path / "backup"))
     assert code == 0, err
     verified = await run(tmp_path, "audit", "verify", "--json")

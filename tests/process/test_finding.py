@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import windows
 from tests.embeddings.endpoint import endpoint
 from tests.program import BOUND_S, Json, Program, full, serving, text_of, with_noted_starts
 
@@ -27,7 +28,7 @@ async def test_a_search_is_answered_from_cached_catalogs_without_starting_a_serv
     async with serving(tmp_path, {"full": logged_server}) as program:
         listed = await get_tools(program, group="full", detail="names")
         await program.call("full", listed[0]["name"])
-        await wait_for_catalog(tmp_path / "cache")
+        await wait_for_catalog(windows.cache_dir(tmp_path / "cache"))
         program.end_input()
         await program.ends()
 

@@ -45,7 +45,8 @@ class Client:
         headers = {"accept": BOTH, "content-type": "application/json", **headers_for(message)}
         response = await self._http.request("POST", "/mcp", headers, json.dumps(message).encode())
         body = await response.read()
-        return json.loads(body)  # type: ignore[no-any-return]
+        events = [line.removeprefix(b"data:") for line in body.splitlines() if line.startswith(b"data:")]
+        return json.loads(events[-1] if events else body)  # type: ignore[no-any-return]  # a slow answer is a stream
 
     async def call(self, tool: str, args: Json = None, **params: Json) -> dict[str, Json]:
         """Call a tool of the group `a`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections.abc import Awaitable, Callable
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.modern_client import INFO, PREFIX
-from tests.program import UPSTREAMS, Json, Program, running, serving
+from tests.program import BOUND_S, UPSTREAMS, Json, Program, running, serving
 from tests.upstream.skills.folders import write_skill
 from tests.upstreams.skills import digest
 
@@ -27,13 +28,17 @@ def servers(folder: Path) -> Json:
     return {**both, "own": {"skills": ["./skills"]}}
 
 
+SERVED = 5  # skills
+
 Ask = Callable[[str, Json], Awaitable[Json]]
 
 
 async def check_skills(ask: Ask) -> None:
     """Read each file of each listed skill, and compare it with its digest."""
-    listed = await ask("skills/list", {})
-    entries = listed["skills"]
+    entries: list[Json] = []
+    async with asyncio.timeout(BOUND_S):
+        while len(entries) < SERVED:  # a list does not wait long for servers that are still starting
+            entries = (await ask("skills/list", {}))["skills"]
     assert [each["uri"] for each in entries] == [
         "skill://refunds/SKILL.md",
         "skill://only/here/SKILL.md",

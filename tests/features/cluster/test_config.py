@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -177,5 +178,5 @@ def test_a_store_without_its_package_says_how_to_install_it(read: Read, monkeypa
     cluster = {"peers": "http://a", "keys": [KEY], "name": "a"}
     with pytest.raises(ConfigError) as refused:
         read({**cluster, "store": "valkey://cache"})
-    assert "install valkey" in refused.value.hint
+    assert re.search("install .*valkey`", refused.value.hint)
     assert cluster_of(read({**cluster, "store": "sqlite:///tmp/a.sqlite"})).store

@@ -213,6 +213,7 @@ async def _has_only(tokens: SharedTokenStore, subject: str) -> bool:
     return [each.subject for each in await tokens.load()] == [subject]
 
 
+@pytest.mark.posix_only("Windows lets nobody remove a database that is open")
 async def test_a_file_that_was_removed_is_used_no_more(tmp_path: Path) -> None:
     file = tmp_path / "store.sqlite"
     served = LocalStore(file)

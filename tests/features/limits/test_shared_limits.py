@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -76,6 +77,8 @@ async def test_a_call_keeps_its_place_when_the_store_is_emptied(
         first = asyncio.create_task(echo(await one.client()))
         await one.upstream.hears("tools/call")
         if isinstance(store_pair[0], LocalStore):
+            if sys.platform == "win32":
+                pytest.skip("Windows lets nobody remove a database that is open")
             delete_database(tmp_path / "shared" / "store.sqlite")
         else:
             request.getfixturevalue("redis").ask("FLUSHALL")

@@ -179,6 +179,7 @@ async def test_a_file_that_is_none_of_ours_is_set_aside(tmp_path: Path, content:
     assert content in [b"", (tmp_path / "logins.bad").read_bytes() if content else b""]
 
 
+@pytest.mark.posix_only("links need a privilege on Windows")
 async def test_a_link_in_place_of_the_file_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "other").write_bytes(b"")
     (tmp_path / "logins.sqlite").symlink_to(tmp_path / "other")

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import socket
+import sys
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -124,7 +125,7 @@ async def test_every_metric_that_is_served_is_in_the_list(log: LogLines) -> None
                 assert (family.type, family.documentation) == (definition.kind.value, definition.description)
                 for each in family.samples:
                     assert set(each.labels) - {"le"} <= set(definition.labels)
-            assert len(families) >= 20
+            assert len(families) >= (15 if sys.platform == "win32" else 20)  # which tells less of a process
 
 
 async def test_an_address_in_use_is_said_and_tried_again_at_the_next_reload(log: LogLines) -> None:

@@ -59,10 +59,11 @@ def test_a_server_is_added_with_its_version_and_where_it_comes_from(cli: CliRunn
 
 def test_a_version_and_a_name_can_be_chosen_and_paths_become_absolute(cli: CliRunner, fake: FakeRegistry) -> None:
     paths = ("--set", "allowed_directory=.", "--set", "allowed_directory=~/x")
-    done = cli.run("add", f"{FILES}@1.0.0", "--as", "files", "--yes", *paths, HOME="/home/ada")
+    home = cli.folder / "ada"
+    done = cli.run("add", f"{FILES}@1.0.0", "--as", "files", "--yes", *paths, HOME=str(home))
     assert done.code == 0
     package = "@modelcontextprotocol/server-filesystem@1.0.0"
-    assert entry(cli, "files")["args"] == ["-y", package, str(cli.folder), "/home/ada/x"]
+    assert entry(cli, "files")["args"] == ["-y", package, str(cli.folder), str(home / "x")]
 
 
 @pytest.mark.parametrize("name", ["x", "io.github.user/files"])
@@ -220,8 +221,12 @@ def test_a_hostile_description_does_not_reach_the_terminal(cli: CliRunner, fake:
 def test_an_update_shows_what_it_replaces_and_keeps_settings_that_start_nothing(
     cli: CliRunner, fake: FakeRegistry
 ) -> None:
-    assert cli.run("add", f"{FILES}@1.0.0", "--as", "files", "--yes", "--set", "allowed_directory=/a").code == 0
-    text = cli.config.read_text().replace('"/a"],', '"/a", "/mine"], // mine\n "timeout": {"tools": "5m"},', 1)
+    directory = str(cli.folder / "a")
+    setting = f"allowed_directory={directory}"
+    assert cli.run("add", f"{FILES}@1.0.0", "--as", "files", "--yes", "--set", setting).code == 0
+    written = json.dumps(directory)
+    text = cli.config.read_text()
+    text = text.replace(f"{written}],", f'{written}, "/mine"], // mine\n "timeout": {{"tools": "5m"}},', 1)
     text = text.replace('"description": "', '"description": "mine: ', 1)
     cli.config.write_text(text)
     (row,) = cli.run("registry", "outdated").json

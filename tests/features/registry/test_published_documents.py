@@ -175,6 +175,7 @@ def test_valid_documents_are_understood(version: str, data: st.DataObject) -> No
     assert [each.url for each in document.remotes] == [each["url"] for each in raw.get("remotes", [])]
 
 
+@pytest.mark.posix_only("a script takes the place of each launcher")
 @each_version
 @given(data=st.data())
 @relaxed

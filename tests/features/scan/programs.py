@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
 from dynamic_mcp.features.scan.runner import RunLimits, Runner
 from dynamic_mcp.features.scan.scanner import SOURCES, Scan, Scanner, ScanTarget
+from tests import windows
 
 _SCRIPT = """\
-#!{python}
 import json, os, sys
 with open({notes!r}, "a") as notes:
     started = {{
@@ -18,8 +19,9 @@ with open({notes!r}, "a") as notes:
         "env": dict(os.environ),
         "files": os.listdir("."),
         "stdin": sys.stdin.read(),
-        "is_leader": os.getpgrp() == os.getpid(),
-        "is_terminal": any(os.isatty(number) for number in range(3)),
+        "is_leader": not hasattr(os, "getpgrp") or os.getpgrp() == os.getpid(),
+        # the NUL of Windows is a terminal to its C library
+        "is_terminal": os.name != "nt" and any(os.isatty(number) for number in range(3)),
     }}
     notes.write(json.dumps(started) + "\\n")
 texts = {texts!r}
@@ -35,11 +37,9 @@ class FakeProgram:
     """A program that prints a text for each of the words it knows."""
 
     def __init__(self, folder: Path, texts: dict[str, str], *, comment: str = "", name: str = "brew") -> None:
-        self.file = folder / name
         self._notes = folder / "notes"
-        script = _SCRIPT.format(python=sys.executable, notes=str(self._notes), texts=texts, comment=comment)
-        self.file.write_text(script)
-        self.file.chmod(0o755)
+        script = _SCRIPT.format(notes=str(self._notes), texts=texts, comment=comment)
+        self.file = windows.write_program(folder / name, script)
 
     @property
     def starts(self) -> list[dict[str, object]]:
@@ -66,6 +66,9 @@ async def scan(
     """Scan a program in an empty directory."""
     work = folder / "work"
     work.mkdir(exist_ok=True)
-    runner = Runner(work, environment or {"PATH": "/usr/bin:/bin"}, limits=limits or RunLimits(run_s=20))
-    target = ScanTarget(file=file, name=file.name, depth=depth, globs=globs, sources=sources)
+    environment = environment or {"PATH": "/usr/bin:/bin"}
+    if sys.platform == "win32":  # where hardly a program starts without it
+        environment = {**environment, "SYSTEMROOT": os.environ["SYSTEMROOT"]}
+    runner = Runner(work, environment, limits=limits or RunLimits(run_s=20))
+    target = ScanTarget(file=file, name=file.stem, depth=depth, globs=globs, sources=sources)
     return await Scanner(target, runner).scan()

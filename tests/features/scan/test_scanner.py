@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,8 +9,6 @@ import pytest
 from dynamic_mcp.features.scan.runner import RunLimits
 from dynamic_mcp.features.scan.scanner import select
 from tests.features.scan.programs import FakeProgram, scan
-
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="scripts need a shebang")
 
 COBRA = "github.com/spf13/cobra"
 ROOT = """\
@@ -71,6 +68,7 @@ async def test_the_number_of_bytes_is_a_limit(tmp_path: Path) -> None:
     assert len(brew.words) == 1
 
 
+@pytest.mark.posix_only("a script of a shell")
 async def test_a_program_that_does_not_end_is_ended(tmp_path: Path) -> None:
     slow = tmp_path / "slow"
     slow.write_text("#!/bin/sh\necho 'Usage: slow FILE'\nexec sleep 600\n")
