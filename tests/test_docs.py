@@ -59,7 +59,17 @@ def machine(tmp_path: Path) -> dict[str, str]:
     for name in ("scripts", "src"):
         (tmp_path / name).mkdir()
     folder.mkdir()
-    for name in ("git", "npx", "postgres-mcp", "tracker-mcp", "uvx", "weather-mcp"):
+    for name in (
+        "git",
+        "github-mcp-server",
+        "npx",
+        "op",
+        "postgres-mcp",
+        "tickets-cli",
+        "tracker-mcp",
+        "uvx",
+        "weather-mcp",
+    ):
         (folder / name).write_text("#!/bin/sh\n")
         (folder / name).chmod(0o755)
     for directory in ("skills", "work/skills"):

@@ -13,7 +13,7 @@ _SECTIONS = {
     "Set up": ["init", "import", "install", "uninstall", "undo", "add", "remove", "enable", "disable"],
     "Look and try": ["tools", "resources", "prompts", "call", "read", "prompt", "stats", "ui"],
     "Approve": [],
-    "Check and repair": ["check", "doctor", "access", "auth", "token", "status", "health", "logs"],
+    "Check and repair": ["check", "doctor", "ready", "access", "auth", "token", "status", "health", "logs"],
     "For editors and shells": ["schema", "completions"],
 }
 _WORDS = re.compile(r"[a-z]+(-[a-z]+)*")

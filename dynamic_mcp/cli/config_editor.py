@@ -10,6 +10,7 @@ from dynamic_mcp.cli.change_events import record
 from dynamic_mcp.cli.change_lock import hold_change_lock
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.machine import open_journal, timestamp
+from dynamic_mcp.cli.server_source import find_source
 from dynamic_mcp.config import edit, jsonc
 from dynamic_mcp.config.keys import format_path
 from dynamic_mcp.config.old_names import Renaming
@@ -68,9 +69,14 @@ def remove_server(context: Invocation, name: str) -> int:
     file = context.config_path()
     with hold_change_lock():
         before = _read_with(file, name)
+        document = document_of(file)
+        servers = document.get("mcpServers") if isinstance(document, Mapping) else None
+        entry = servers.get(name) if isinstance(servers, Mapping) else None
         _write(file, before, edit.drop(before, ("mcpServers", name)))
     record(context, file, "config.changed", {"command": "remove", "removed": [name]})
     _report(context, file, name, "removed from", None)
+    if (source := find_source()) is not None and isinstance(entry, Mapping):
+        source.forget(context, entry)
     return 0
 
 

@@ -27,11 +27,12 @@ from dynamic_mcp.importer.adapter import Adapter
 from dynamic_mcp.importer.convert import description
 from dynamic_mcp.importer.convert.merge import MergeChoice
 from dynamic_mcp.importer.convert.plan import Action, ImportItem, Plan, count_actions, describe_difference
-from dynamic_mcp.importer.convert.vault import set_variables
+from dynamic_mcp.importer.convert.vault import KeychainMoves, set_variables
 from dynamic_mcp.importer.formats import files
 from dynamic_mcp.importer.journal import FileChange
 from dynamic_mcp.importer.model import Entry, ForeignServer, Machine, Notice, Reading, SettingsSource, ToolScope
 from dynamic_mcp.importer.planner import ImportRequest, build_config, plan_import
+from dynamic_mcp.oauth import keychain
 from dynamic_mcp.system import file_reader
 from dynamic_mcp.system.text import pluralize
 
@@ -63,7 +64,7 @@ class ImportOptions:
     only: tuple[str, ...]
     exclude: tuple[str, ...]
     skip_disabled: bool
-    secrets: Literal["keep", "env", "fail"]
+    secrets: Literal["keep", "env", "keyring", "fail"]
     describe: Literal["auto", "server", "ask", "none"] | None
     trust: bool
     strict: bool
@@ -112,17 +113,19 @@ def import_servers(context: Invocation, options: ImportOptions) -> int:
     with contextlib.ExitStack() as turn:
         if is_quick:
             turn.enter_context(hold_change_lock())
+        moves = KeychainMoves(_read_keychain)
         plan = plan_import(
             readings,
             request,
             decide=_make_decider(options, respondent),
             describe=_make_describer(options, respondent),
+            keychain=moves,
         )
         if asks_servers:
             plan = plan.with_descriptions(_fetch_descriptions(context, plan, may_start_projects=options.trust))
         if not is_quick:  # the lock is not held while users or servers answer
             turn.enter_context(hold_change_lock())
-        return _apply(context, options, plan)
+        return _apply(context, options, plan, moves)
 
 
 def _make_request(options: ImportOptions, machine: Machine) -> ImportRequest:
@@ -224,7 +227,14 @@ def _make_describer(options: ImportOptions, respondent: Respondent) -> Callable[
     return lambda server: description.with_description(server.name, server.entry)
 
 
-def _apply(context: Invocation, options: ImportOptions, plan: Plan) -> int:
+def _read_keychain(name: str) -> str | None:
+    try:
+        return keychain.read(name)
+    except OSError as exc:
+        raise DynamicMcpError(f"{exc}, so nothing was written") from exc
+
+
+def _apply(context: Invocation, options: ImportOptions, plan: Plan, moves: KeychainMoves) -> int:
     """Show the plan, and write it unless an option forbids that."""
     if options.dry_run and not context.out.is_json_requested:
         _show_diff(context.out, plan)
@@ -237,7 +247,7 @@ def _apply(context: Invocation, options: ImportOptions, plan: Plan) -> int:
         fields_by_server = "; ".join(f"{name} ({', '.join(fields)})" for name, fields in plain.items())
         raise DynamicMcpError(
             f"secrets in plain text, so nothing was written: {fields_by_server}",
-            hint="`--secrets env` moves them into a private file",
+            hint="`--secrets env` moves them into a private file, `--secrets keyring` into the system's keychain",
         )
     if options.strict and (plan.warnings or plan.errors):
         raise DynamicMcpError(
@@ -248,15 +258,28 @@ def _apply(context: Invocation, options: ImportOptions, plan: Plan) -> int:
     if options.dry_run:
         _show_actions(context.out, plan)
     else:
+        stored = moves.list_new(plan.changed_servers)
+        _store(stored)
         _write_plan(plan)
         if plan.is_changed:
             record(
                 context, plan.output, "config.changed", {"command": "import", "imported": list(plan.changed_servers)}
             )
+        if stored:
+            context.out.say(f"secrets are in the system's keychain: {', '.join(stored)}")
         _show_summary(context.out, plan, is_exposed=bool(plain) and _is_exposed(plan.output, os.environ))
     if context.out.is_json_requested:
         context.out.print_json(plan.to_json())
     return IN_PART if plan.errors or any(item.is_flawed for item in plan.items) else OK
+
+
+def _store(secrets: Mapping[str, str]) -> None:
+    """Store secrets in the keychain. Raises DynamicMcpError."""
+    try:
+        for name, value in secrets.items():
+            keychain.write(name, value)
+    except OSError as exc:
+        raise DynamicMcpError(f"{exc}, so the config was not written") from exc
 
 
 def _write_plan(plan: Plan) -> None:
@@ -395,7 +418,7 @@ def _show_actions(out: Output, plan: Plan) -> None:
     if any(item.action is Action.DIFFERS for item in plan.items):
         out.say("hint: the config keeps what differs; `--replace NAME` takes the tool's server instead")
     if plan.find_secrets():
-        out.say("hint: `--secrets env` moves the secrets into a private file")
+        out.say("hint: `--secrets env` moves the secrets into a private file, `--secrets keyring` into the keychain")
 
 
 def _show_difference(out: Output, item: ImportItem) -> None:

@@ -121,6 +121,13 @@ def show_status(context: Invocation, which: Which) -> int:
     return LOGIN_NEEDED if any(row["state"] in failures for row in group_rows) else 0
 
 
+def read_login_states(config: Config, out: Output) -> dict[str, str]:
+    """Return the state of the login of each remote group, by its name."""
+    remote = [each for each in config.groups if isinstance(each.upstream, Remote)]
+    groups = [_remote_group(each, config, login_command(config.file, each.name), out) for each in remote]
+    return {row["group"] or "": row["state"] or "" for row in asyncio.run(_list_rows(groups))}
+
+
 # --- selection -------------------------------------------------------------------------------------------
 
 

@@ -27,6 +27,9 @@ class ServerSource(Protocol):
     def add(self, context: Invocation, name: str, given: Mapping[str, Any]) -> int:
         """Add a server to the config; return the exit code. `given` has the values of all options of `add`."""
 
+    def forget(self, context: Invocation, entry: Mapping[str, Any]) -> None:
+        """Delete the files of a server whose entry was removed from the config."""
+
 
 def find_source() -> ServerSource | None:
     """Return the source of servers, if a feature has one."""

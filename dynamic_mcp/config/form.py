@@ -40,6 +40,7 @@ from dynamic_mcp.config.types import (
     Inherited,
     Limit,
     PathText,
+    SourceName,
     Strings,
     Url,
     Variables,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:  # read where a config has them
     from dynamic_mcp.config.command_line import Cli
     from dynamic_mcp.config.http import Http
     from dynamic_mcp.config.resolved import ServerPlugin
+    from dynamic_mcp.config.secret_programs import SecretProgram
     from dynamic_mcp.config.ui import Ui
 
     # Each feature defines its own section.
@@ -66,6 +68,7 @@ if TYPE_CHECKING:  # read where a config has them
 else:
     Cli = deferred("dynamic_mcp.config.command_line:Cli")
     Http = deferred("dynamic_mcp.config.http:Http")
+    SecretProgram = deferred("dynamic_mcp.config.secret_programs:SecretProgram")
     Ui = deferred("dynamic_mcp.config.ui:Ui")
     Approval = deferred(section_of("settings.approval"))
     Audit = deferred(section_of("settings.audit"))
@@ -342,6 +345,11 @@ class Settings(Section, frozen=True):
         " only through `${NAME}`.",
         Everyday(),
     ] = ()
+    secrets: Annotated[
+        dict[SourceName, SecretProgram],
+        "Programs that print secrets, by the names in references such as `${op:op://vault/item/field}`. Default:"
+        " `op`, `vault`, `pass`, `sops`, `bws`, `gcloud`, `aws`, `security` and `secret-tool`.",
+    ] = {}
     max_message_bytes: Annotated[
         Annotated[int, Meta(ge=65536)],
         "The maximum size of a message. Default: 67108864 (64 MiB).",

@@ -21,6 +21,7 @@ from dynamic_mcp.identity import LOCAL, Principal
 
 if TYPE_CHECKING:  # read where a config has them
     from dynamic_mcp.config.http import Http
+    from dynamic_mcp.config.secret_programs import SecretLookups
     from dynamic_mcp.config.ui import Ui
     from dynamic_mcp.packs.model import Command
 
@@ -126,7 +127,8 @@ class Program(Private, frozen=True):
 
     `env` is the complete environment, `own` the names in it that the config sets, and `withheld` the names that
     are set for the proxy and not passed on. `requested` names the variables that the config inherits from the
-    environment of a workspace. `runs_in_each_replica` allows each replica of a cluster to start one.
+    environment of a workspace. `runs_in_each_replica` allows each replica of a cluster to start one. `lookups` are
+    the secrets that programs are asked for at the start, and `looked_up` what they have answered.
     """
 
     shown: ClassVar = ("command", "cwd", "own")
@@ -139,6 +141,8 @@ class Program(Private, frozen=True):
     requested: frozenset[str] = frozenset()
     home: Home | None = None
     runs_in_each_replica: bool = False
+    lookups: "SecretLookups | None" = None
+    looked_up: tuple[str, ...] = ()
 
 
 class CommandLine(Private, frozen=True):
@@ -276,6 +280,7 @@ class Remote(Private, frozen=True):
     """A server to connect to; `kind` None means that the transport detects it.
 
     `login_of` is the principal whose login is used; None is the login made by commands, which all users share.
+    `lookups` and `looked_up` are as in `Program`.
     """
 
     shown: ClassVar = ("kind", "oauth")
@@ -284,6 +289,8 @@ class Remote(Private, frozen=True):
     headers: Mapping[str, str]
     oauth: OAuth = OAuth()
     login_of: Principal | None = None
+    lookups: "SecretLookups | None" = None
+    looked_up: tuple[str, ...] = ()
 
     @property
     def has_own_authorization(self) -> bool:

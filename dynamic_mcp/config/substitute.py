@@ -1,12 +1,13 @@
 """Substitutes variables: `${VAR}`, `${VAR:-default}`, `${VAR:?message}`, and `$${` for a literal `${`.
 
-`${credential:NAME}` is the content of a file that the service manager provides. The values of variables are never
-expanded again. Any other text with a `$` is kept unchanged, and no shell is involved. All missing variables are
+`${credential:NAME}` is the content of a file that the service manager provides; `${op:op://vault/item/field}` is a
+secret that a program is asked for later, when the server starts (`secret_programs`). The values of variables are
+never expanded again. Any other text with a `$` is kept unchanged, and no shell is involved. All missing variables are
 reported with their paths.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from msgspec import Struct
@@ -24,17 +25,22 @@ CREDENTIAL = "credential:"
 _CREDENTIAL_NAME = rf"{CREDENTIAL}[A-Za-z0-9_][A-Za-z0-9_.-]*"
 _REFERENCE = (
     rf"\$\$\{{|\$\{{(?P<name>{_CREDENTIAL_NAME}|[A-Za-z_][A-Za-z0-9_]*)(?::(?P<sign>[-?])(?P<rest>{_DEFAULT}))?\}}"
+    r"|\$\{(?P<source>[a-z][a-z0-9_-]*):(?P<asked>[^-?{}\s\0][^{}\r\n\0]*)\}"
 )
+# In an expansion, it stands before and after the reference to a secret of a program.
+_MARK = "\0"
 # Set by systemd for `LoadCredential=`; else where Docker, Podman and Compose mount secrets.
 _CREDENTIALS_VARIABLE, _SECRETS = "CREDENTIALS_DIRECTORY", "/run/secrets"
 # systemd's own limit (systemd.exec(5), section CREDENTIALS).
 _MOST_CREDENTIAL_BYTES = 1 << 20
+_NUL = "contains a NUL character"
 
 
 class Expansion(Struct, frozen=True):
     """A text with its variables substituted, the undefined names, and the failures of `${VAR:?message}`.
 
-    `required` are the names in those failures, `empty` the names with an empty value.
+    `required` are the names in those failures, `empty` the names with an empty value. A NUL stands before and after
+    each reference to a secret of a program.
     """
 
     text: str
@@ -44,17 +50,20 @@ class Expansion(Struct, frozen=True):
     empty: tuple[str, ...] = ()
 
 
-def expand(text: str, environment: Mapping[str, str]) -> Expansion:
+def expand(
+    text: str, environment: Mapping[str, str], *, is_source: Callable[[str], bool] = lambda name: False
+) -> Expansion:
     """Substitute the variables of `text`; a reference to an undefined name is kept unchanged and reported.
 
-    A default may contain references itself, one level deep: `${A:-${B}}`.
+    A default may contain references itself, one level deep: `${A:-${B}}`. `is_source` returns whether a name is that
+    of a program that knows secrets.
     """
     if "${" not in text:
         return Expansion(text)
     expansions: list[Expansion] = []
 
     def fill(match: re.Match[str]) -> str:
-        expansions.append(_expand_reference(match, environment))
+        expansions.append(_expand_reference(match, environment, is_source))
         return expansions[-1].text
 
     # a reference ends with a brace, so the text after the last one needs no search
@@ -111,10 +120,16 @@ class Surroundings(Struct, frozen=True):
 
 
 class Substitution:
-    """Substitutes variables in texts, and collects warnings, failures and names without a value."""
+    """Substitutes variables in texts, and collects warnings, failures and names without a value.
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    `secrets` are the programs that know secrets, by name, besides those that are always known. `lookups` are the
+    texts that refer to such secrets, by the keys of their places: parts that are by turns literal and a reference.
+    """
+
+    def __init__(self, environment: Mapping[str, str], secrets: Iterable[str] = ()) -> None:
         self._environment = environment
+        self._secrets = frozenset(secrets)
+        self.lookups: dict[Keys, tuple[str, ...]] = {}
         self.warnings: list[str] = []
         self.failures: list[str] = []
         self.unset: dict[str, None] = {}
@@ -128,9 +143,15 @@ class Substitution:
         """Record a failure: the reason why the text at these keys cannot be used."""
         self.failures.append(f"{format_path(at)}: {message}")
 
-    def fill(self, at: Keys, text: str, *, is_required: bool = False) -> str:
-        """Return a text with its variables substituted. An unset one is kept, and is a failure if `is_required`."""
-        expansion = expand(text, self._environment)
+    def fill(self, at: Keys, text: str, *, is_required: bool = False, may_look_up: bool = False) -> str:
+        """Return a text with its variables substituted. An unset one is kept, and is a failure if `is_required`.
+
+        So is a reference to a secret of a program: with `may_look_up` it is among the `lookups`, else a failure.
+        """
+        if "\0" in text:
+            self.fail(at, _NUL)
+            return text
+        expansion = expand(text, self._environment, is_source=self._is_source)
         self.unset.update(dict.fromkeys((*expansion.undefined, *expansion.required)))
         self.empty.update(dict.fromkeys(expansion.empty))
         for name in expansion.undefined:
@@ -141,16 +162,21 @@ class Substitution:
                 self.warn(at, f"{why} and is left unchanged")
         for failure in expansion.failures:
             self.fail(at, failure)
-        if "\0" in expansion.text:
-            self.fail(at, "contains a NUL character")
-        return expansion.text
+        if _MARK not in expansion.text or _NUL in expansion.failures:
+            return expansion.text
+        parts = expansion.text.split(_MARK)
+        if may_look_up:
+            self.lookups[at] = tuple(parts)
+        else:
+            self.fail(at, f"`${{{parts[1]}}}` can only be in `env`, `args` and `headers` of a server")
+        return "".join(f"${{{part}}}" if number % 2 else part for number, part in enumerate(parts))
 
     def fill_optional(self, at: Keys, text: str | None) -> str | None:
         return None if text is None else self.fill(at, text)
 
     def fill_header(self, at: Keys, text: str) -> str:
         """Return the value of a header with its variables substituted."""
-        value = self.fill(at, text)
+        value = self.fill(at, text, may_look_up=True)
         if "\r" in value or "\n" in value:
             self.fail(at, "contains a line break")
         return value
@@ -173,14 +199,25 @@ class Substitution:
                 self.fail(at, "is not a URL once its variables are substituted")
         return url
 
+    def _is_source(self, name: str) -> bool:
+        from dynamic_mcp.config import secret_programs  # with the first reference that may be one to a secret
+
+        return secret_programs.is_source(name, self._secrets)
+
 
 def resolve_path(text: str, surroundings: Surroundings) -> Path:
     """Return the path that a user wrote; `~` is their home, and relative paths start beside the config."""
     return environment.resolve_path(text, surroundings.environment, base=surroundings.directory)
 
 
-def _expand_reference(reference: re.Match[str], environment: Mapping[str, str]) -> Expansion:
+def _expand_reference(
+    reference: re.Match[str], environment: Mapping[str, str], is_source: Callable[[str], bool]
+) -> Expansion:
     name, sign, rest = reference["name"], reference["sign"], reference["rest"]
+    if (source := reference["source"]) is not None:
+        if not is_source(source):
+            return Expansion(reference[0])
+        return Expansion(f"{_MARK}{source}:{reference['asked']}{_MARK}")
     if name is None:
         return Expansion("${")
     value = _find_value(name, environment)
@@ -190,10 +227,12 @@ def _expand_reference(reference: re.Match[str], environment: Mapping[str, str]) 
         f"${{env:{name}}}",
     ):  # some tools set a variable that they lack to a reference to itself
         value = None
+    if value is not None and "\0" in value:
+        return Expansion(value, failures=(_NUL,))
     if value or (value is not None and sign is None):
         return Expansion(value, empty=() if value else (name,))
     if sign == "-":
-        return expand(rest, environment)
+        return expand(rest, environment, is_source=is_source)
     if sign == "?":
         return Expansion(
             reference[0],

@@ -27,6 +27,9 @@ SMALLEST_LIMIT = 1000
 NO_LIMIT = 1 << 62  # the value of `off` for a size
 UNIX_PEER = "unix"  # among the trusted proxies: any process that connects to the Unix socket
 VARIABLE_NAME = r"^[^=\x00]+$"
+_SOURCE_NAME = r"^[a-z][a-z0-9_-]*$"
+# These have a meaning of their own, here or in the configs of other programs.
+_TAKEN_NAMES = ("credential", "keyring", "env", "input")
 HEADER_NAME = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"
 
 # --- durations, sizes, rates ----------------------------------------------------------------------------------------
@@ -302,6 +305,15 @@ def _check_command(words: Sequence[str]) -> tuple[str, ...]:
     return tuple(words)
 
 
+def check_source_name(name: str) -> str:
+    """Check the name of a program that knows secrets, as it stands in references."""
+    if name in _TAKEN_NAMES or not re.fullmatch(_SOURCE_NAME, name):
+        taken = ", ".join(f"`{each}`" for each in _TAKEN_NAMES)
+        hint = f"lower case letters, digits, `-` and `_`, but not {taken}"
+        raise FlawError("is not a name for a program that knows secrets", hint=hint)
+    return name
+
+
 def _check_scope(scope: str) -> str:
     """Check one OAuth scope (RFC 6749, section 3.3)."""
     if not scope or not all("!" <= character <= "~" and character not in '"\\' for character in scope):
@@ -338,6 +350,7 @@ Strings = Annotated[
     ),
 ]
 GroupName = Annotated[str, Value(check_group_name, written=str, schema=_NAME_LENGTHS)]
+SourceName = Annotated[str, Value(check_source_name, written=str, schema={"pattern": _SOURCE_NAME})]
 ProfileName = Annotated[str, Value(check_profile_name, written=str, schema=_NAME_LENGTHS)]
 Globs = Annotated[tuple[str, ...], Value(check_globs, written=list[str], type_name="a list of names or globs")]
 Direct = Annotated[

@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dynamic_mcp.config import environment, form
+from dynamic_mcp.config.flaws import FlawError
 from dynamic_mcp.config.keys import Keys
 from dynamic_mcp.config.resolved import (
     Broken,
@@ -45,7 +46,7 @@ def resolve_upstream(
     at: Keys, server: form.Server, *, settings: form.Settings, surroundings: Surroundings
 ) -> ResolvedUpstream:
     """Resolve the upstream of the server at these keys."""
-    texts = Substitution(surroundings.all_variables())
+    texts = Substitution(surroundings.all_variables(), settings.secrets)
     resolved: Program | Remote | CommandLine | SkillFolders | None
     match server:
         case form.ProgramEntry():
@@ -58,6 +59,8 @@ def resolve_upstream(
             resolved = resolve_command_line((*at, "cli"), server.cli, texts=texts, surroundings=surroundings)
         case form.SkillsEntry():
             resolved = _resolve_folders((*at, "skills"), server, texts=texts, surroundings=surroundings)
+    if texts.lookups and isinstance(resolved, Program | Remote):
+        resolved = _with_lookups(resolved, texts, settings, surroundings)
     result = resolved if resolved is not None and not texts.failures else Broken("; ".join(texts.failures))
     return ResolvedUpstream(result, texts.warnings, tuple(texts.unset), tuple(texts.empty))
 
@@ -110,6 +113,19 @@ def resolve_embeddings(search: form.Search, surroundings: Surroundings) -> tuple
     return Embeddings(url, name, key), texts.warnings
 
 
+def _with_lookups(
+    upstream: Program | Remote, texts: Substitution, settings: form.Settings, surroundings: Surroundings
+) -> Program | Remote:
+    from dynamic_mcp.config.secret_programs import collect_lookups  # with the first that has them
+
+    try:
+        lookups = collect_lookups(texts.lookups, settings.secrets, str(surroundings.directory))
+    except FlawError as exc:
+        texts.failures.append(f"{exc}; {exc.hint}")
+        return upstream
+    return replace(upstream, lookups=lookups)
+
+
 def _resolve_program(
     at: Keys, server: form.ProgramEntry, defaults: form.Defaults, *, texts: Substitution, surroundings: Surroundings
 ) -> Program:
@@ -118,7 +134,7 @@ def _resolve_program(
         texts.fail((*at, "command"), "is empty")
     cwd_at, cwd = (_DEFAULTS, defaults.cwd) if server.cwd is None else (at, server.cwd)
     directory = texts.fill_optional((*cwd_at, "cwd"), cwd)
-    args = tuple(texts.fill((*at, "args", i), arg) for i, arg in enumerate(server.args))
+    args = tuple(texts.fill((*at, "args", i), arg, may_look_up=True) for i, arg in enumerate(server.args))
     env, own = _resolve_env(at, server, defaults, texts=texts, surroundings=surroundings)
     requested = frozenset[str]()
     if surroundings.working_directory is not None:
@@ -139,7 +155,7 @@ def _resolve_env(
     shared = {name: ((*_DEFAULTS, "env", name), text) for name, text in defaults.env.items()}
     configured = [
         *_read_env_files(at, server, defaults, texts=texts, surroundings=surroundings),
-        {name: texts.fill(where, text) for name, (where, text) in (shared | own).items()},
+        {name: texts.fill(where, text, may_look_up=True) for name, (where, text) in (shared | own).items()},
     ]
     inherited = environment.inherit_variables(
         surroundings.environment, "safe" if choice is None else choice, platform=platform

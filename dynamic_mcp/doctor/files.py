@@ -14,6 +14,7 @@ from dynamic_mcp.config.keys import format_path
 from dynamic_mcp.config.old_names import Renaming
 from dynamic_mcp.config.read import list_disabled, read, read_document
 from dynamic_mcp.config.resolved import Broken, CommandLine, Config, GroupConfig, Program, Remote, SkillFolders
+from dynamic_mcp.config.secret_programs import SecretLookups
 from dynamic_mcp.config.secrets import plain_secrets
 from dynamic_mcp.doctor.findings import Finding, Level, config_error
 from dynamic_mcp.errors import ConfigError, closest
@@ -42,7 +43,7 @@ def check_file(file: Path, environment: Mapping[str, str]) -> tuple[Config | Non
         *(_secret_finding(where) for where in secrets),
         *_check_names(file, document),
         *(_warning_finding(warning) for warning in config.warnings),
-        *(finding for group in config.groups for finding in _check_upstream(group)),
+        *(finding for group in config.groups for finding in _check_upstream(group, environment)),
         *_check_logins(config),
         *(finding for profile in config.profiles.values() for finding in _check_profile(profile, config)),
     ]
@@ -130,7 +131,10 @@ def _find_others(place: Path) -> acl.OtherUsers:
 
 
 def _secret_finding(where: str) -> Finding:
-    hint = "write `${VARIABLE}`, and set that where your AI tool starts, or in an `env_file`"
+    hint = (
+        "write `${VARIABLE}`, and set that where your AI tool starts, or in an `env_file`; or keep it in the system's"
+        " keychain (`keyring set dynamic-mcp NAME`), and write `${keyring:NAME}`"
+    )
     return Finding(Level.WARNING, where, "looks like a secret in plain text", hint)
 
 
@@ -150,7 +154,9 @@ def _warning_finding(warning: str) -> Finding:
     return Finding(Level.WARNING, where, what, hint)
 
 
-def _check_upstream(group: GroupConfig) -> Iterator[Finding]:
+def _check_upstream(group: GroupConfig, environment: Mapping[str, str]) -> Iterator[Finding]:
+    if isinstance(group.upstream, Program | Remote) and group.upstream.lookups is not None:
+        yield from _check_lookups(format_path(("mcpServers", group.name)), group.upstream.lookups, environment)
     match group.upstream:
         case Broken(reason=reason):
             yield config_error(f"mcpServers.{group.name}", reason)
@@ -166,6 +172,18 @@ def _check_upstream(group: GroupConfig) -> Iterator[Finding]:
             for number, root in enumerate(program.roots):
                 if not Path(root).is_dir():
                     yield config_error(f"{where}.cwd.roots[{number}]", f"the directory `{root}` does not exist")
+
+
+def _check_lookups(where: str, lookups: SecretLookups, environment: Mapping[str, str]) -> Iterator[Finding]:
+    """Report programs that are to be asked for secrets and are not there. None is asked: it may want its owner."""
+    missing = {
+        each.command[0]: each.reference
+        for each in lookups.secrets
+        if find_program(each.command[0], environment, cwd=lookups.directory) is None
+    }
+    for program, reference in missing.items():
+        why = f"the program `{program}`, which knows `${{{reference}}}`, was not found on the `PATH`"
+        yield config_error(where, why, "install it, or give its full path in `settings.secrets`")
 
 
 def _check_folders(where: str, folders: SkillFolders) -> Iterator[Finding]:

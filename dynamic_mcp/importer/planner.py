@@ -28,7 +28,7 @@ from dynamic_mcp.importer.convert.merge import (
 from dynamic_mcp.importer.convert.plan import Action, ImportItem, OutputConfig, Plan
 from dynamic_mcp.importer.convert.program import is_relative
 from dynamic_mcp.importer.convert.variables import escape
-from dynamic_mcp.importer.convert.vault import Vault
+from dynamic_mcp.importer.convert.vault import KeychainMoves, Vault
 from dynamic_mcp.importer.formats import files
 from dynamic_mcp.importer.installer import TargetFile, list_targets
 from dynamic_mcp.importer.model import Entry, ForeignServer, Machine, Notice, Reading, SettingsSource, ToolScope
@@ -38,6 +38,8 @@ from dynamic_mcp.system import file_reader
 EMPTY = "{}\n"
 _OUTPUT_HINT = "fix it, or choose another file with --output"
 _RANKS = {ToolScope.LOCAL: 0, ToolScope.PROJECT: 1, ToolScope.USER: 2}
+# Returns the entry of a server as it is written, given the entry that the config has.
+Write = Callable[[str, Entry, Entry | None], Entry]
 Key = tuple[SettingsSource, str]  # the key of a server: its source, and its name there
 
 
@@ -55,7 +57,7 @@ class ImportRequest:
     only: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     skip_disabled: bool = False
-    secrets: Literal["keep", "env", "fail"] = "keep"
+    secrets: Literal["keep", "env", "keyring", "fail"] = "keep"
     is_afresh: bool = False
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -66,8 +68,12 @@ def plan_import(
     *,
     decide: Callable[[ImportItem], MergeChoice] = lambda item: MergeChoice.KEEP,
     describe: Callable[[ForeignServer], Entry] = lambda server: server.entry,
+    keychain: KeychainMoves | None = None,
 ) -> Plan:
-    """Compute the effects of an import. Raises ConfigError and FileError if the output cannot be merged into."""
+    """Compute the effects of an import. Raises ConfigError and FileError if the output cannot be merged into.
+
+    `keychain` gets the secrets if the request moves them there.
+    """
     target = read_output(request.output, request.home, is_afresh=request.is_afresh)
     matcher = Matcher(target.servers, request.home, known_values(target.vault, request.environment))
     merge = Merge(
@@ -75,7 +81,7 @@ def plan_import(
         matcher,
         decide=decide,
         describe=describe,
-        write=target.vault.move if request.secrets == "env" else lambda name, entry, before: entry,
+        write=_writer(request, target.vault, keychain),
         has_environment_setting=_has_environment_setting(target.document),
         starting_us={reading.source.tool for reading in readings if reading.has_own_entry},
     )
@@ -93,6 +99,15 @@ def plan_import(
         readings=tuple(readings),
         remarks=(*describe_wider(items), *merge.remarks),
     )
+
+
+def _writer(request: ImportRequest, vault: Vault, keychain: KeychainMoves | None) -> Write:
+    """Return the function that moves the secrets of an entry to where the request wants them."""
+    if request.secrets == "env":
+        return vault.move
+    if request.secrets == "keyring" and keychain is not None:
+        return keychain.move
+    return lambda name, entry, before: entry
 
 
 def read_output(file: Path, home: str, *, is_afresh: bool = False) -> OutputConfig:

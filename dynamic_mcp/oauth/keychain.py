@@ -1,5 +1,8 @@
 """The system's keychain, by the package `keyring`. Each function raises OSError.
 
+`python -m dynamic_mcp.oauth.keychain NAME` prints a secret, for `${keyring:NAME}` in a config: a keychain may wait
+for its owner, and a process can be ended.
+
 Windows' Credential Manager takes 2,560 bytes for a secret (`CRED_MAX_CREDENTIAL_BLOB_SIZE`), which are 1,280
 characters, and tokens are often longer. There a long secret is kept in parts, and the entry with its name says which.
 """
@@ -77,3 +80,19 @@ def _call(action: str, name: str, *secret: str) -> str | None:
         if not hasattr(exc, "winerror"):  # `pywintypes.error`, which keyring passes on
             raise
         raise OSError(f"the keychain did not work: {exc}") from exc
+
+
+def main(name: str) -> str:
+    """Print a secret. Return the reason if there is none."""
+    try:
+        secret = read(name)
+    except OSError as exc:
+        return str(exc)
+    if secret is None:
+        return f"the keychain has no entry `{name}` of `{_SERVICE}`"
+    sys.stdout.buffer.write(secret.encode() + b"\n")
+    return ""
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]) or 0)

@@ -32,6 +32,13 @@ def state_dir() -> Path:
     return directory / "State" if directory == config_dir() else directory
 
 
+def data_dir() -> Path:
+    """Return the directory for data that is neither state nor config: unpacked bundles."""
+    directory = platformdirs.user_data_path(_APP, appauthor=False)
+    # macOS and Windows have the config there too
+    return directory / "Data" if directory == config_dir() else directory
+
+
 def cache_dir() -> Path:
     """Return the directory for data that can be fetched again: catalogs."""
     return platformdirs.user_cache_path(_APP, appauthor=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 
 from dynamic_mcp.config.resolved import CommandLine, FeatureServer, Program, Remote, SkillFolders
 
@@ -15,7 +16,8 @@ def mask_of(upstream: Program | Remote | CommandLine | SkillFolders | FeatureSer
     """Return a function that masks the secrets of a server's config in a text."""
     from dynamic_mcp.config.secrets import find_secrets  # compiling its expressions would delay the first answer
 
-    return mask_secrets(secret.value for secret in find_secrets(_entry_of(upstream)))
+    looked_up = upstream.looked_up if isinstance(upstream, Program | Remote) else ()
+    return mask_secrets(chain((secret.value for secret in find_secrets(_entry_of(upstream))), looked_up))
 
 
 def mask_secrets(secrets: Iterable[str]) -> Callable[[str], str]:

@@ -78,6 +78,8 @@ async def open_link(
     logins: Callable[[], Logins | None],
 ) -> Opened:
     """Implement `open.open_link`."""
+    if isinstance(config.upstream, Program | Remote) and config.upstream.lookups is not None:
+        config = await _look_up(config, config.upstream)
     is_modern_first = lacks != "modern" if hello.revision.is_stateless else lacks == "legacy"
     match config.upstream:
         case Program(home=None) as program:
@@ -103,6 +105,15 @@ async def open_link(
             return await _open_feature(config, server, listener, hello, lacks)
         case Broken(reason=reason):
             raise Unreachable(config.name, reason, final=True)
+
+
+async def _look_up(config: GroupConfig, upstream: Program | Remote) -> GroupConfig:
+    """Return the config with the secrets that programs are asked for; the home of a server asks by itself."""
+    if isinstance(upstream, Program) and upstream.home is not None:
+        return config
+    from dynamic_mcp.upstream.lookups import look_up  # with the first that has them
+
+    return await look_up(config, upstream)
 
 
 async def _open_program(

@@ -17,7 +17,9 @@ from dynamic_mcp.config.auth import Forwarded, Jwt, NamedToken, Oidc
 from dynamic_mcp.config.http import Http, Tls
 from dynamic_mcp.config.problems import find_problems
 from dynamic_mcp.config.resolved import Embeddings, IdentityProviderConfig
+from dynamic_mcp.config.secret_programs import SecretProgram
 from dynamic_mcp.config.section import alternatives, file_fields, reader, sections_in
+from dynamic_mcp.config.types import SourceName
 from dynamic_mcp.features.cache.config import Cache
 from dynamic_mcp.features.cluster.config import Cluster
 from dynamic_mcp.features.guards.config import Guard
@@ -37,7 +39,19 @@ debug json authorization_code RS256 group original auto file
 """
 _WORDS = ["", " ", "1.5 MIN", *_PLAIN.split()]
 _NUMBERS = [0, 1, 5, 5.0, 0.5, -1, 20, 21, 1000, 65535, 65536, 10**9, 10**30, 1e300, float("inf"), True, False]
-_LISTS: list[object] = [[], ["a"], ["a", "b"], [1], [None], [["a"]], ["*"], ["unix"], ["10.0.0.0/8"], ["https://a.b"]]
+_LISTS: list[object] = [
+    [],
+    ["a"],
+    ["a", "b"],
+    ["a", "{}"],
+    [1],
+    [None],
+    [["a"]],
+    ["*"],
+    ["unix"],
+    ["10.0.0.0/8"],
+    ["https://a.b"],
+]
 _ENVIRONMENTS: list[object] = [{}, {"A": "b"}, {"x-own": "b"}, {"A": 1}, {"A": None}]
 _OBJECTS = [*_ENVIRONMENTS, {"A=B": "c"}, {"a b": "c"}, {"": "c"}]
 _VALUES: list[object] = [None, *_WORDS, *_NUMBERS, *_LISTS, *_OBJECTS]
@@ -57,6 +71,7 @@ _NEEDED: dict[type[Struct], dict[str, object]] = {
     Redact: {"pattern": "x"},
     Plugin: {"use": "x"},
     Registry: {"name": "a", "url": "http://h"},
+    SecretProgram: {"command": ["a", "{}"]},
 }
 # What a section must have for some of its subsections, and an entry of a list beside it.
 _NEEDED_INSIDE: dict[type[Struct], dict[str, object]] = {Http: {"public_url": "https://h/mcp"}}
@@ -103,7 +118,8 @@ def _sections_in(annotation: object, place: Place = lambda members: members) -> 
     for part in alternatives(annotation):
         parts = get_args(part)
         if get_origin(part) is dict:
-            yield from _sections_in(parts[1], lambda members: place({"$.name": members}))
+            name = "name" if parts[0] == SourceName else "$.name"
+            yield from _sections_in(parts[1], lambda members, name=name: place({name: members}))  # type: ignore[misc]
         elif get_origin(part) in (list, tuple):
             yield from _sections_in(parts[0], lambda members: place([members, *_beside(members)]))
 

@@ -52,10 +52,11 @@ wrong; 3 nothing found; 4 partly done.
 @click.option("--skip-disabled", is_flag=True, help="Skip disabled servers.")
 @click.option(
     "--secrets",
-    type=click.Choice(["keep", "env", "fail"]),
+    type=click.Choice(["keep", "env", "keyring", "fail"]),
     default="keep",
     show_default=True,
-    help="Secrets in plain text: keep them, move them into a private env file, or do not import them.",
+    help="Secrets in plain text: keep them, move them into a private env file or the system's keychain, or do not"
+    " import them.",
 )
 @click.option(
     "--describe",

@@ -36,7 +36,7 @@ _OF_PROGRAM = (
     *("command", "args", "env", "inherit_env", "cwd"),
     *("timeout", "idle_timeout", "connect", "retry", "concurrency", "share"),
 )
-_SETTINGS_OF_BOTH = ("log", "max_message_bytes")
+_SETTINGS_OF_BOTH = ("log", "max_message_bytes", "secrets")
 # The balancers learn within the first that a gateway ends. Streams and servers end within the second.
 _DRAIN_S = 5
 _END_S = 15

@@ -37,8 +37,7 @@ _DEFAULT_HOSTS = {
     "nuget": {"api.nuget.org", "nuget.org", "www.nuget.org"},
 }
 _REFUSED = {
-    "mcpb": "bundles are files to download and unpack, which this program does not do; follow the server's own"
-    " instructions",
+    "mcpb": "bundles are added by themselves: `dynamic-mcp add URL`",
 }
 
 

@@ -1,12 +1,17 @@
-"""The secrets of entries, and their env file: `TOKEN='…'` in the file, `${TOKEN}` in the config."""
+"""The secrets of entries, and where they go.
+
+In an env file, they are `TOKEN='…'`, and `${TOKEN}` in the config. In the system's keychain, the config has
+`${keyring:server/TOKEN}`.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from collections import ChainMap
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from io import StringIO
+from itertools import chain, count
 from pathlib import Path
 
 from dynamic_mcp.config.environment import read_env_file, resolve_path
@@ -15,6 +20,8 @@ from dynamic_mcp.config.secrets import MASKED, Secret, find_in_text, find_litera
 from dynamic_mcp.errors import ConfigError
 
 _REFERENCE = re.compile(r"(?<!\$)\$\{([A-Za-z_][A-Za-z0-9_]*)")
+_KEYCHAIN_REFERENCE = re.compile(r"\$\{keyring:([^{}]+)\}")
+_PLACES_OF_LOOKUPS = ("env", "args", "headers")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _SHORTEST_PLAIN = 5
 
@@ -70,6 +77,39 @@ class Vault:
         plain = [to_variable(secret.name)] if secret.path == ("env", secret.name) else []
         numbered = (f"{of_server}_{number}" for number in range(2, len(taken) + 3))
         return next(name for name in (*plain, of_server, *numbered) if name not in taken)
+
+
+class KeychainMoves:
+    """The secrets that are moved into the system's keychain: `${keyring:server/TOKEN}` in the config.
+
+    `read` returns what the keychain has under a name.
+    """
+
+    def __init__(self, read: Callable[[str], str | None]) -> None:
+        self._read = read
+        self._moves: dict[str, str] = {}
+
+    def move(self, server: str, entry: Mapping[str, object], mine: Mapping[str, object] | None) -> dict[str, object]:
+        """Return the entry with references for those of its secrets whose places can have them."""
+        parts: list[tuple[Secret, str]] = []
+        for secret in secrets(entry):
+            if secret.path[0] in _PLACES_OF_LOOKUPS:
+                value = secret.value.replace("$${", "${")
+                name = self._choose_name(f"{server}/{secret.name}", value)
+                self._moves[name] = value
+                parts.append((secret, f"${{keyring:{name}}}"))
+        return rewritten(entry, parts)
+
+    def list_new(self, servers: Mapping[str, object]) -> dict[str, str]:
+        """Return the secrets to store: those that were moved and that the servers refer to, by their names."""
+        names = set(_KEYCHAIN_REFERENCE.findall(json.dumps(list(servers.values()), ensure_ascii=False)))
+        return {name: value for name, value in self._moves.items() if name in names}
+
+    def _choose_name(self, text: str, value: str) -> str:
+        """Return a name that has no other secret."""
+        plain = re.sub(r"[^A-Za-z0-9_./@-]+", "_", text)
+        names = chain([plain], (f"{plain}-{number}" for number in count(2)))
+        return next(each for each in names if (self._moves.get(each) or self._read(each)) in (None, value))
 
 
 def set_variables(text: str, variables: Mapping[str, str]) -> str:

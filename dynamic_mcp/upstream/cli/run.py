@@ -186,6 +186,11 @@ class CapturedOutput:
         """True if the middle is missing."""
         return self.size > self._limit
 
+    @property
+    def data(self) -> bytes:
+        """The output as it is; what `is_cut` lacks its middle."""
+        return bytes(self._head + self._tail)
+
     def text(self) -> str:
         """Return the text without terminal escapes; a line stands for a middle that is missing."""
         if not self.is_cut:

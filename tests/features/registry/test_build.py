@@ -177,7 +177,7 @@ def test_a_variable_that_cannot_be_told_from_its_surroundings_is_refused() -> No
 @pytest.mark.parametrize(
     ("source", "why"),
     [
-        (package("mcpb", "https://example.com/a.mcpb"), "bundles are files to download"),
+        (package("mcpb", "https://example.com/a.mcpb"), "bundles are added by themselves"),
         (package("cargo", "weather"), "does not know how to start"),
         (package(identifier="-rf"), "begins with `-`"),
         (package("oci", "--privileged", ""), "begins with `-`"),

@@ -184,7 +184,7 @@ def test_a_server_with_nothing_to_run_says_why(cli: CliRunner, fake: FakeRegistr
     fake.publish(server(packages=[bundle, package(identifier="--evil")], remotes=[remote("http://example.com/")]))
     done = cli.run("add", WEATHER, "--yes")
     assert done.code == 1
-    for reason in ("bundles are files", "begins with `-`", "is not https"):
+    for reason in ("bundles are added by themselves", "begins with `-`", "is not https"):
         assert reason in done.err
 
 

@@ -84,9 +84,9 @@ def add_document(context: Invocation, options: AddOptions, document: ServerDocum
     context.out.say(f"{document.name} {one_line(document.version)} {origin.words}")
     option = _choose(context, document, options, prompt, origin.hint)
     _doubt(context, options, option, origin)
-    collected = parse_answers(options.values, option)
-    taken = complete(collected, option, prompt, kept_variables(plan))
-    answers = store_secrets(collected, option, server, plan.target.vault)
+    collected = parse_answers(options.values, questions_about(option))
+    taken = complete(collected, questions_about(option), prompt, kept_variables(plan))
+    answers = store_secrets(collected, questions_about(option), server, plan.target.vault)
     draft = build_or_refuse(document, option, answers)
     description = {"description": options.description} if options.description else {}
     entry: Entry = {**draft.entry, **description, **_written_origin(origin, document, option, answers)}

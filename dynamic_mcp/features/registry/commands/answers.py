@@ -16,7 +16,7 @@ from dynamic_mcp.cli import agreement
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.errors import InvalidArguments, NotFound
 from dynamic_mcp.features.registry.document import is_reference
-from dynamic_mcp.features.registry.options import Option, kind_of, questions_about
+from dynamic_mcp.features.registry.options import Option, kind_of
 from dynamic_mcp.features.registry.questions import ServerAnswers, ServerQuestion, ValuePlace, is_unanswered
 from dynamic_mcp.importer.convert.vault import Vault, to_variable
 from dynamic_mcp.system.file_reader import decode, read_bytes
@@ -69,10 +69,10 @@ class CollectedAnswers:
     secrets: dict[str, str] = field(default_factory=dict, repr=False)
 
 
-def parse_answers(words: Iterable[str], option: Option) -> CollectedAnswers:
+def parse_answers(words: Iterable[str], about: Sequence[ServerQuestion]) -> CollectedAnswers:
     """Parse `--set KEY=VALUE`. Raises InvalidArguments and NotFound."""
     collected = CollectedAnswers()
-    questions = {each.key: each for each in questions_about(option)}
+    questions = {each.key: each for each in about}
     for word in words:
         key, equals, text = word.partition("=")
         if not equals or not key:
@@ -92,7 +92,10 @@ def parse_answers(words: Iterable[str], option: Option) -> CollectedAnswers:
 
 
 def complete(
-    collected: CollectedAnswers, option: Option, prompt: Prompt | None, kept: Mapping[str, str]
+    collected: CollectedAnswers,
+    questions: Sequence[ServerQuestion],
+    prompt: Prompt | None,
+    kept: Mapping[str, str],
 ) -> list[str]:
     """Ask for missing answers; use secrets among the `kept` variables, and return a note on those.
 
@@ -100,7 +103,7 @@ def complete(
     """
     missing: list[ServerQuestion] = []
     taken: list[str] = []
-    for question in questions_about(option):
+    for question in questions:
         if not question.is_required or question.key in collected.answers or question.key in collected.secrets:
             continue
         if question.is_secret and question.variable in kept:
@@ -115,10 +118,12 @@ def complete(
     return taken
 
 
-def store_secrets(collected: CollectedAnswers, option: Option, server: str, vault: Vault) -> ServerAnswers:
+def store_secrets(
+    collected: CollectedAnswers, questions: Sequence[ServerQuestion], server: str, vault: Vault
+) -> ServerAnswers:
     """Return all answers, with a variable for each secret, whose value the vault stores."""
     answers = dict(collected.answers)
-    for question in questions_about(option):
+    for question in questions:
         if question.key in collected.secrets:
             value = collected.secrets[question.key]
             value = quote(value, safe="") if question.place is ValuePlace.URL else value

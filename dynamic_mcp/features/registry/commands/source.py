@@ -21,13 +21,18 @@ OPTIONS = {
     "values": "--set",
     "yes": "--yes",
     "is_print": "--print",
+    "sha256": "--sha256",
 }
-METAVAR = "NAME[@VERSION]|URL"
+METAVAR = "NAME[@VERSION]|URL|FILE"
 HELP = """\
 Without, NAME is a server of a registry, such as
 `io.github.user/weather`: its version is pinned, what it needs is asked for, and all is shown first. A URL
-alone leads to a server by the server card or the AI catalog of its host."""
-EXAMPLE = "dynamic-mcp add io.github.user/weather\ndynamic-mcp add https://example.com"
+alone leads to a server by the server card or the AI catalog of its host. FILE, or a URL that ends with
+`.mcpb`, is a bundle: it is checked, its digest and what runs are shown, and it gets a folder of its own."""
+EXAMPLE = """\
+dynamic-mcp add io.github.user/weather
+dynamic-mcp add https://example.com
+dynamic-mcp add weather.mcpb"""
 _BY_HAND = {"headers": "--header", "kind": "--type", "variables": "--env", "cwd": "--cwd"}
 _CLICK_OPTIONS = (
     click.option("--as", "server", metavar="NAME", help="From a registry: its name in the config. Default: its own."),
@@ -43,6 +48,7 @@ _CLICK_OPTIONS = (
         "--set", "values", multiple=True, metavar="KEY=VALUE", help="From a registry: a value that it needs."
     ),
     click.option("-y", "--yes", is_flag=True, help="From a registry: ask no questions, and write what is shown."),
+    click.option("--sha256", metavar="DIGEST", help="Of a bundle: refuse a file with another SHA-256."),
     click.option("--print", "is_print", is_flag=True, help="From a registry: print the entry, and write nothing."),
 )
 
@@ -57,6 +63,7 @@ def add_options(command: F) -> F:
 def add(context: Invocation, name: str, values: Mapping[str, Any]) -> int:
     """Add a server of a registry to the config; return the exit code."""
     from dynamic_mcp.features.registry.commands.adding import AddOptions, add_from_registry
+    from dynamic_mcp.features.registry.commands.bundling import add_bundle, is_bundle
     from dynamic_mcp.features.registry.commands.by_url import add_by_url
 
     for member, option in _BY_HAND.items():
@@ -76,4 +83,16 @@ def add(context: Invocation, name: str, values: Mapping[str, Any]) -> int:
         is_print=values["is_print"],
         may_replace=values["replace"],
     )
+    if is_bundle(name):
+        return add_bundle(context, options, values["sha256"])
+    if values["sha256"]:
+        raise click.UsageError("--sha256 goes with a bundle")
     return add_by_url(context, options) if "://" in name else add_from_registry(context, options)
+
+
+def forget(context: Invocation, entry: Mapping[str, object]) -> None:
+    """Delete the files of a server whose entry was removed from the config."""
+    if "x-bundle" in entry:
+        from dynamic_mcp.features.registry.commands.bundling import remove_files
+
+        remove_files(context, entry)

@@ -135,9 +135,9 @@ class _Planner:
             values = old.answers.get(question.key, ())
             if values and not any(map(question.flaw_of, values)):
                 collected.answers[question.key] = values
-        for note in complete(collected, option, self._prompt, kept_variables(self._plan)):
+        for note in complete(collected, questions_about(option), self._prompt, kept_variables(self._plan)):
             self._say(f"warning: {note}")
-        return store_secrets(collected, option, server, self._plan.target.vault)
+        return store_secrets(collected, questions_about(option), server, self._plan.target.vault)
 
     def _say(self, text: str) -> None:
         self._context.out.say(text)
