@@ -87,6 +87,7 @@ BRANCHES = {
     "features/sandbox/confinement.py": 1,  # the config refuses it before
     "features/sandbox/landlock.py": 1,
     "features/sandbox/launching.py": 1,
+    "features/sandbox/network.py": 1,
     "features/scan/commands/scanning.py": 1,  # passes it on
     "features/scan/runner.py": 1,  # passes it on
     "host/supervisor.py": 1,  # cannot be imported on another system

@@ -8,8 +8,11 @@ import sys
 import tempfile
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from dynamic_mcp.config.confinement import CannotConfine, ConfinedChild
 from dynamic_mcp.config.resolved import Program
+from dynamic_mcp.features.sandbox.hosts import parse_host
 from dynamic_mcp.features.sandbox.places import Places, check_writable, find_places
 from dynamic_mcp.features.sandbox.seccomp import Filter
 from dynamic_mcp.features.sandbox.words import Restrictions
@@ -56,18 +59,37 @@ def _start_in_namespaces(
     words: Restrictions, program: Program, places: Places, environment: Mapping[str, str], streams: Streams
 ) -> ConfinedChild:
     reads_all = words.read is None
-    filter_program = Filter(
+    system_calls = Filter(
         denies_unix_sockets=reads_all or not places.uses_sockets, allows_namespaces=places.makes_namespaces
     ).build()
-    options = bubblewrap.list_options(places, reads_all=reads_all, has_network=words.hosts is None)
-    child = bubblewrap.start(
-        [places.file, *program.args],
-        {**environment, "TMPDIR": "/tmp"},  # noqa: S108 - of its own
-        options,
-        filter_program,
-        streams=streams,
-    )
-    return ConfinedChild(child, _do_nothing)
+    environment = {**environment, "TMPDIR": "/tmp"}  # noqa: S108 - of its own
+    command = [places.file, *program.args]
+    if not words.hosts:
+        options = bubblewrap.list_options(places, reads_all=reads_all, has_network=words.hosts is None)
+        child = bubblewrap.start(command, environment, options, system_calls, streams=streams)
+        return ConfinedChild(child, _do_nothing)
+    from dynamic_mcp.features.sandbox import network  # with the first program that has hosts
+
+    places = replace(places, read=(*places.read, *network.door_places()))
+    options = bubblewrap.list_options(places, reads_all=reads_all, has_network=False)
+    with network.door_pair() as (ours, theirs):
+        child = bubblewrap.start(
+            network.door_command(theirs.fileno(), command),
+            {**environment, **network.VARIABLES},
+            options,
+            system_calls,
+            streams=streams,
+            passed=[theirs.fileno()],
+        )
+        theirs.close()
+        proxy = network.HostProxy(words.server, [parse_host(each) for each in words.hosts])
+        try:
+            proxy.open(network.take_door(ours))
+        except BaseException:
+            child.kill()
+            child.wait()
+            raise
+    return ConfinedChild(child, proxy.close)
 
 
 def _start_by_landlock(

@@ -118,11 +118,11 @@ def _places_of_program(file: str, program: Program, words: Restrictions, depth: 
 
 
 def _installation(file: str, words: Restrictions) -> Iterator[str]:
-    """Yield the directory in which a program is, or if that is a `bin`, the one around it."""
+    """Yield the directory in which a program is, or if that is a `bin` or has shims, the one around it."""
     folder = Path(file).parent
     around = folder.parent
     is_wide = _is_too_wide(str(around), words) or around == Path(words.home, ".local")
-    if folder.name in ("bin", "sbin") and not is_wide:
+    if folder.name in ("bin", "sbin", "shims") and not is_wide:
         yield str(around)
     elif not _is_too_wide(str(folder), words):
         yield str(folder)
@@ -150,8 +150,8 @@ def _script_of(program: Program) -> str | None:
     if not Path(program.command).name.startswith(_INTERPRETERS):
         return None
     first = next((each for each in program.args if not each.startswith("-")), "")
-    script = Path(program.cwd or ".", first).absolute()
-    return str(script) if first and script.is_file() else None
+    script = os.path.abspath(os.path.join(program.cwd or ".", first))  # noqa: PTH100, PTH118 - it may be no path
+    return script if first and os.path.isfile(script) else None  # noqa: PTH113 - as above, and too long for one
 
 
 def _project_of(script: str, words: Restrictions) -> str:

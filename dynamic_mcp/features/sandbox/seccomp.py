@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec import Struct
 
 # By names of calls: their numbers for x86_64 and aarch64.
-_NUMBERS: Mapping[str, tuple[int | None, int | None]] = {
+NUMBERS: Mapping[str, tuple[int | None, int | None]] = {
     "acct": (163, 89),
     "add_key": (248, 217),
     "adjtimex": (159, 171),
@@ -213,8 +213,8 @@ class Filter(Struct, frozen=True):
             *_load(_NUMBER),
             *((_jump(_AT_LEAST, _X32, 0, 1), _error(errno.ENOSYS)) if machine == "x86_64" else ()),
         ]
-        for name in sorted(_NUMBERS):
-            number = _NUMBERS[name][column]
+        for name in sorted(NUMBERS):
+            number = NUMBERS[name][column]
             rule = [*self._rule(name)]
             if number is not None and rule:
                 lines += [_jump(_EQUAL, number, 0, len(rule)), *rule]
