@@ -11,13 +11,14 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 
 from msgspec import Struct
 
 from dynamic_mcp.config.confinement import CannotConfine
-from dynamic_mcp.features.sandbox.places import SYSTEM, SYSTEM_FILES, Places
+from dynamic_mcp.features.sandbox.places import SYSTEM, SYSTEM_DIRECTORIES, Places
 from dynamic_mcp.system import paths
 
 assert sys.platform == "linux"
@@ -67,7 +68,7 @@ def explain_missing() -> str:
         return "bubblewrap (`bwrap`) is not installed"
     try:
         tried = subprocess.run(
-            [file, *_BASE, "--unshare-net", "--ro-bind", "/", "/", *_own_mounts(), "--", file, "--version"],
+            [file, *_base(), "--unshare-net", "--ro-bind", "/", "/", *_own_mounts(), "--", file, "--version"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -88,41 +89,46 @@ def start(
     options: Iterable[str],
     program: bytes,
     *,
+    copies: Iterable[str] = (),
     streams: tuple[int, int, int],
     passed: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start a command in a sandbox with these options and this filter of system calls. Raises OSError."""
+    """Start a command in a sandbox with these options and this filter of system calls. Raises OSError.
+
+    `copies` are files that the sandbox gets copies of: each mount takes bubblewrap longer than the one before.
+    """
     file = find()
     if file is None:
         raise CannotConfine("bubblewrap (`bwrap`) is not installed")
-    rules, arguments, told, gate = _with_text(program), os.pipe(), os.pipe(), os.pipe()
-    opened = [rules, *arguments, *told, *gate]
-    try:
-        for_child = (rules, arguments[0], told[1], gate[0], *passed)
+    with ExitStack() as ours, ExitStack() as theirs, ExitStack() as whole:
+        rules = _own(theirs, _with_text(program))
+        copied = [(_own(theirs, os.open(each, os.O_RDONLY)), each) for each in copies if Path(each).is_file()]
+        arguments, arguments_end = _pipe(theirs, whole)
+        told, told_end = _pipe(ours, theirs)
+        gate, gate_end = _pipe(theirs, ours)
         child = subprocess.Popen(
-            [file, "--args", str(arguments[0]), "--", *command],
+            [file, "--args", str(arguments), "--", *command],
             stdin=streams[0],
             stdout=streams[1],
             stderr=streams[2],
             env=dict(environment),
             cwd="/",
             start_new_session=True,
-            pass_fds=for_child,
+            pass_fds=(rules, arguments, told_end, gate, *(descriptor for descriptor, _ in copied), *passed),
         )
-        for each in for_child[:4]:
-            os.close(each)
-            opened.remove(each)
-        descriptors = ["--seccomp", str(rules), "--info-fd", str(told[1]), "--block-fd", str(gate[0])]
-        text = "\0".join([*_BASE, *descriptors, *options]).encode() + b"\0"
-        _write_all(arguments[1], text)
-        os.close(arguments[1])
-        opened.remove(arguments[1])
-        _limit(_read_pid(told[0]))
-        _write_all(gate[1], b"x")
+        theirs.close()
+        _limit(child.pid)
+        words = [*_base(), "--seccomp", str(rules)]
+        counts = _counts_processes()
+        if counts:
+            words += ["--info-fd", str(told_end), "--block-fd", str(gate)]
+        words += [word for number, path in copied for word in ("--perms", "0444", "--file", str(number), path)]
+        _write_all(arguments_end, "\0".join([*words, *options, ""]).encode())
+        whole.close()  # so that it begins
+        if counts and (pid := _read_pid(told)) is not None:
+            resource.prlimit(pid, resource.RLIMIT_NPROC, (MOST_PROCESSES, MOST_PROCESSES))
+            _write_all(gate_end, b"x")
         return child
-    finally:
-        for each in opened:
-            os.close(each)
 
 
 def list_options(places: Places, *, reads_all: bool, has_network: bool) -> list[str]:
@@ -173,7 +179,7 @@ def _show_everything(mounts: Iterable[Mount]) -> list[str]:
 
 def _show_system(mounts: Iterable[Mount]) -> list[str]:
     options: list[str] = []
-    for each in (*SYSTEM, *SYSTEM_FILES):
+    for each in (*SYSTEM, *SYSTEM_DIRECTORIES):
         if Path(each).is_symlink() and each.count("/") == 1:  # /bin, which is a link to usr/bin
             options += ["--symlink", str(Path(each).readlink()), each]
         elif Path(each).exists():
@@ -197,20 +203,22 @@ def _base() -> tuple[str, ...]:
     return (*namespaces, "--cap-drop", "ALL", *kept)
 
 
-_BASE = _base()
+def _counts_processes() -> bool:
+    """Return whether processes of the sandbox can be counted: the kernel does so in a namespace of users.
+
+    The limit is set in the namespace, as it is not to be about all processes of the user. It does not hold for root.
+    """
+    return os.geteuid() != 0
 
 
-def _limit(pid: int | None) -> None:
-    """Set the limits of the first process in the sandbox, which all others inherit."""
-    if pid is None:  # it has failed, and says why
-        return
-    _, most_files = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-    few = most_files if most_files != resource.RLIM_INFINITY else _MOST_FILES
-    limits = [(resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, LARGEST_FILE)]
-    limits.append((resource.RLIMIT_NOFILE, min(few, _MOST_FILES)))
-    if os.geteuid() != 0:  # of a namespace; those of root are not counted
-        limits.append((resource.RLIMIT_NPROC, MOST_PROCESSES))
-    for what, most in limits:
+def _limit(pid: int) -> None:
+    """Set the limits of bubblewrap, which all that it starts inherits. It still waits for what it is to do."""
+    limits = {
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_FSIZE: LARGEST_FILE,
+        resource.RLIMIT_NOFILE: _MOST_FILES,
+    }
+    for what, most in limits.items():
         _, hard = resource.prlimit(pid, what)
         bound = most if hard == resource.RLIM_INFINITY else min(hard, most)
         resource.prlimit(pid, what, (bound, bound))
@@ -232,6 +240,16 @@ def _with_text(data: bytes) -> int:
     _write_all(descriptor, data)
     os.lseek(descriptor, 0, os.SEEK_SET)
     return descriptor
+
+
+def _own(stack: ExitStack, descriptor: int) -> int:
+    stack.callback(os.close, descriptor)
+    return descriptor
+
+
+def _pipe(reads: ExitStack, writes: ExitStack) -> tuple[int, int]:
+    reader, writer = os.pipe()
+    return _own(reads, reader), _own(writes, writer)
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

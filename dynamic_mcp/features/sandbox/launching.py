@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from dynamic_mcp.config.confinement import CannotConfine, ConfinedChild
 from dynamic_mcp.config.resolved import Program
 from dynamic_mcp.features.sandbox.hosts import parse_host
-from dynamic_mcp.features.sandbox.places import Places, check_writable, find_places
+from dynamic_mcp.features.sandbox.places import SYSTEM_FILES, Places, check_writable, find_places
 from dynamic_mcp.features.sandbox.seccomp import Filter
 from dynamic_mcp.features.sandbox.words import Restrictions
 
@@ -64,9 +64,10 @@ def _start_in_namespaces(
     ).build()
     environment = {**environment, "TMPDIR": "/tmp"}  # noqa: S108 - of its own
     command = [places.file, *program.args]
+    copies = () if reads_all else SYSTEM_FILES
     if not words.hosts:
         options = bubblewrap.list_options(places, reads_all=reads_all, has_network=words.hosts is None)
-        child = bubblewrap.start(command, environment, options, system_calls, streams=streams)
+        child = bubblewrap.start(command, environment, options, system_calls, copies=copies, streams=streams)
         return ConfinedChild(child, _do_nothing)
     from dynamic_mcp.features.sandbox import network  # with the first program that has hosts
 
@@ -78,6 +79,7 @@ def _start_in_namespaces(
             {**environment, **network.VARIABLES},
             options,
             system_calls,
+            copies=copies,
             streams=streams,
             passed=[theirs.fileno()],
         )

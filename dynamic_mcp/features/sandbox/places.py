@@ -25,10 +25,16 @@ SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/
 SYSTEM_FILES = tuple(
     f"/etc/{name}"
     for name in (
-        *("alternatives", "ca-certificates", "ca-certificates.conf", "crypto-policies", "fonts", "group", "gai.conf"),
-        *("host.conf", "hosts", "java", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "locale.alias", "localtime"),
-        *("mime.types", "nsswitch.conf", "os-release", "passwd", "pki", "profile", "protocols", "resolv.conf"),
-        *("services", "ssl", "static", "terminfo", "timezone"),
+        *("ca-certificates.conf", "gai.conf", "group", "host.conf", "hosts", "ld.so.cache", "ld.so.conf"),
+        *("locale.alias", "localtime", "mime.types", "nsswitch.conf", "os-release", "passwd", "profile", "protocols"),
+        *("resolv.conf", "services", "timezone"),
+    )
+)
+SYSTEM_DIRECTORIES = tuple(
+    f"/etc/{name}"
+    for name in (
+        *("alternatives", "ca-certificates", "crypto-policies", "fonts", "java", "ld.so.conf.d", "pki", "ssl"),
+        *("static", "terminfo"),
     )
 )
 # What runs a script that is its first argument.
