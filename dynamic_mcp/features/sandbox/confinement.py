@@ -30,6 +30,10 @@ class SandboxConfinement(Restrictions, frozen=True):
         self, program: Program, environment: Mapping[str, str], *, stdin: int, stdout: int, stderr: int
     ) -> ConfinedChild:
         """Start a program confined. Raises CannotConfine, OSError and ValueError."""
+        if sys.platform != "win32" and self.container is not None:
+            from dynamic_mcp.features.sandbox import container  # with the first of them
+
+            return container.launch(self, program, environment, (stdin, stdout, stderr))
         if sys.platform == "linux":
             from dynamic_mcp.features.sandbox.launching import launch  # with the first program that is confined
 
