@@ -342,6 +342,7 @@ FEATURES = (
         check="check",
         probe="probe",
         state=(StatePlace("sandbox", is_passing=True),),  # what confined servers keep: caches, and their own data
+        commands=(FeatureCommand("sandbox", "Check and repair", after="doctor"),),
     ),
 )
 

@@ -74,9 +74,9 @@ def find_places(words: Restrictions, program: Program) -> Places:
     cwd = str(Path(program.cwd or ".").absolute())
     names = {"state": str(state), "home": words.home}
     writes = [*words.write, *words.roots, str(state)]
-    if not _is_too_wide(cwd, words):
+    if not is_too_wide(cwd, words):
         writes.append(cwd)
-    arguments = [each for each in _paths_in(program.args) if not _is_too_wide(each, words)]
+    arguments = [each for each in _paths_in(program.args) if not is_too_wide(each, words)]
     if any(each.writes_arguments for each in profiles):
         writes += arguments
     reads = [*(words.read or ()), *_places_of_program(file, program, words), *arguments]
@@ -104,7 +104,7 @@ def _variables(profiles: Iterable[KnownProgram], program: Program, names: Mappin
     return {name: text for name, text in pairs if name not in program.own}
 
 
-def _is_too_wide(path: str, words: Restrictions) -> bool:
+def is_too_wide(path: str, words: Restrictions) -> bool:
     """Return whether a directory has the home of the user in it, or our own state."""
     inner = [Path(words.home or "/"), paths.state_dir(), paths.config_dir()]
     return any(each.is_relative_to(path) for each in (*inner, *(each.resolve() for each in inner)))
@@ -127,10 +127,10 @@ def _installation(file: str, words: Restrictions) -> Iterator[str]:
     """Yield the directory in which a program is, or if that is a `bin` or has shims, the one around it."""
     folder = Path(file).parent
     around = folder.parent
-    is_wide = _is_too_wide(str(around), words) or around == Path(words.home, ".local")
+    is_wide = is_too_wide(str(around), words) or around == Path(words.home, ".local")
     if folder.name in ("bin", "sbin", "shims") and not is_wide:
         yield str(around)
-    elif not _is_too_wide(str(folder), words):
+    elif not is_too_wide(str(folder), words):
         yield str(folder)
 
 
@@ -164,11 +164,11 @@ def _project_of(script: str, words: Restrictions) -> str:
     """Return the directory of the project that a script is in, else the one that it is in itself."""
     folder = Path(script).parent
     for each in (folder, *folder.parents)[:_HIGHEST_PROJECT]:
-        if _is_too_wide(str(each), words):
+        if is_too_wide(str(each), words):
             break
         if any((each / name).exists() for name in _PROJECT_FILES):
             return str(each)
-    return script if _is_too_wide(str(folder), words) else str(folder)
+    return script if is_too_wide(str(folder), words) else str(folder)
 
 
 def _paths_in(args: Iterable[str]) -> Iterator[str]:
