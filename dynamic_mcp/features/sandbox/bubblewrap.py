@@ -145,7 +145,8 @@ def list_mounts(places: Places, *, reads_all: bool) -> list[Mount]:
     mounts = {each: Mount(each, "--tmpfs") for each in hidden if Path(each).is_dir() and not Path(each).is_symlink()}
     read = [*_SHOWN, *(filter(_is_hidden, places.read) if reads_all else places.read)]
     wanted = [(each, "--ro-bind") for each in read if not _is_of_system(each)]
-    wanted += [(each, "--dev-bind" if each.startswith("/dev/") else "--bind") for each in places.write]
+    wanted += [(each, "--bind") for each in places.write]
+    wanted = [(each, "--dev-bind" if each.startswith("/dev/") else option) for each, option in wanted]
     for place, option in wanted:
         source = os.path.realpath(place)
         if Path(source).exists():

@@ -41,6 +41,8 @@ SYSTEM_DIRECTORIES = tuple(
 _INTERPRETERS = ("python", "node", "deno", "bun", "ruby", "perl", "php", "sh", "bash", "java")
 _PROJECT_FILES = ("package.json", "pyproject.toml", "node_modules")
 _HIGHEST_PROJECT = 5
+# A sandbox has its own.
+_OF_KERNEL = ("/dev/", "/proc/", "/sys/")
 _SHEBANG_BYTES = 256
 _MOST_SHEBANGS = 3
 
@@ -175,7 +177,7 @@ def _paths_in(args: Iterable[str]) -> Iterator[str]:
     """Yield the absolute paths among arguments, also those after a `=`."""
     for each in args:
         text = each if each.startswith("/") else each.partition("=")[2]
-        if text.startswith("/"):
+        if text.startswith("/") and not text.startswith(_OF_KERNEL):
             yield os.path.normpath(text)
 
 

@@ -105,6 +105,23 @@ def test_the_secrets_of_the_proxy_are_hidden_from_what_reads_all(scene: Scene) -
     assert scene.run({}, PYTHON, ["-c", code])["stdout"] == "False\n"
 
 
+@needs_bubblewrap
+def test_all_that_a_program_starts_ends_with_it(scene: Scene) -> None:
+    code = (
+        "import os\n"
+        "if not os.fork():\n"
+        "    os.setsid()\n"
+        "    if not os.fork():\n"
+        "        for each in range(3):\n"
+        "            os.close(each)\n"
+        "        os.execve('/bin/sleep', ['sleep', '77770001'], {})\n"
+        "    os._exit(0)\n"
+        "os.wait()\n"
+    )
+    assert scene.run({}, PYTHON, ["-c", code])["code"] == 0
+    assert not any(b"\x0077770001\0" in each.read_bytes() for each in Path("/proc").glob("[0-9]*/cmdline"))
+
+
 def test_what_cannot_be_enforced_is_an_error_that_says_what_is_missing(scene: Scene) -> None:
     result = scene.run(STRICT, PYTHON, ["-c", "print('started')"], path=NOWHERE)
     assert result["error"].startswith("CannotConfine: only bubblewrap can confine what it reads and its network")
