@@ -22,6 +22,7 @@ from dynamic_mcp.config.section import (
     Deferred,
     PresentFields,
     Section,
+    Shorthand,
     Switch,
     Value,
     alternatives,
@@ -134,7 +135,7 @@ def _group(objects: Iterable[tuple[str, type[Section]]]) -> dict[str, list[type[
 
 
 def _is_switch(annotation: object) -> bool:
-    return any(isinstance(part, Switch) or _is_switch(part) for part in get_args(annotation))
+    return any(isinstance(part, (Switch, Shorthand)) or _is_switch(part) for part in get_args(annotation))
 
 
 # --- the forms of values ---------------------------------------------------------------------------------------
@@ -175,6 +176,8 @@ def _marked(mark: object, annotation: Any) -> str:
             return "an object"
         case Switch():
             return "`true`, `false` or an object"
+        case Shorthand():
+            return f"{', '.join(f'`{each}`' for each in mark.words)} or an object"
         case Meta() if mark.le is not None:
             return f"a number from {mark.ge} to {mark.le}"
         case Meta() if mark.ge is not None:

@@ -77,10 +77,11 @@ def assert_is_whole(wheel: Path) -> None:
         if folder.name in ("templates", "static")
         for file in folder.iterdir()
     }
-    others = set(names) - code - metadata - packs - chart - page
+    profiles = {"dynamic_mcp/features/sandbox/profiles.json"}
+    others = set(names) - code - metadata - packs - chart - page - profiles
     assert others == {"dynamic_mcp/py.typed", "dynamic_mcp/dynamic-mcp.schema.json"}
     assert chart < set(names)
-    assert packs < set(names)
+    assert packs | profiles < set(names)
     assert code == {file.relative_to(ROOT).as_posix() for file in (ROOT / "dynamic_mcp").rglob("*.py")}
     assert schema == (ROOT / "schemas" / "dynamic-mcp.schema.json").read_text(encoding="utf-8")
 

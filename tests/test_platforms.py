@@ -83,6 +83,12 @@ BRANCHES = {
     "features/metrics/listener.py": 1,  # for workers, which are refused before
     "features/metrics/workers.py": 1,
     "features/registry/config.py": 1,  # passes it on
+    "features/sandbox/bubblewrap.py": 1,  # cannot be imported on another system, as the two below
+    "features/sandbox/container.py": 1,  # cannot be imported on Windows
+    "features/sandbox/confinement.py": 2,  # the config refuses it before
+    "features/sandbox/landlock.py": 1,
+    "features/sandbox/launching.py": 1,
+    "features/sandbox/network.py": 1,
     "features/scan/commands/scanning.py": 1,  # passes it on
     "features/scan/runner.py": 1,  # passes it on
     "host/supervisor.py": 1,  # cannot be imported on another system

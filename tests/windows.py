@@ -19,11 +19,16 @@ _FOR_WINDOWS = {
     "dynamic_mcp.system.named_pipe",
     "dynamic_mcp.upstream.process.job",
 }
-_FOR_POSIX = {f"dynamic_mcp.upstream.process.{name}" for name in ("group", "guardian", "strays")}
 # The variables with which a test has a home of its own on Windows.
 OWN_PLACES = ("USERPROFILE", "APPDATA", "LOCALAPPDATA", "WIN_PD_OVERRIDE_LOCAL_APPDATA")
+_FOR_POSIX = {f"dynamic_mcp.upstream.process.{name}" for name in ("group", "guardian", "strays")} | {
+    f"dynamic_mcp.features.sandbox.{name}" for name in ("container", "network")
+}
+_FOR_LINUX = {f"dynamic_mcp.features.sandbox.{name}" for name in ("bubblewrap", "landlock", "launching")}
 # Modules that cannot be imported here.
-OF_OTHER_SYSTEMS = _FOR_POSIX if sys.platform == "win32" else _FOR_WINDOWS
+OF_OTHER_SYSTEMS = (_FOR_POSIX if sys.platform == "win32" else _FOR_WINDOWS) | (
+    set() if sys.platform == "linux" else _FOR_LINUX
+)
 
 
 def is_wine() -> bool:

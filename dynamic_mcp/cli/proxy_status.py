@@ -251,6 +251,7 @@ def _show_groups(out: Output, proxy: _MeasuredProxy, rate_of: Callable[[str], st
     rows: list[_Row] = []
     reasons: list[str] = []
     copies: list[str] = []
+    confined: list[str] = []
     groups = proxy.running.status.groups
     personal = [group for group in groups if group.person]
     for group in [*(each for each in groups if not each.person), *personal[:_MOST_OF_PERSONS]]:
@@ -265,6 +266,8 @@ def _show_groups(out: Output, proxy: _MeasuredProxy, rate_of: Callable[[str], st
             copies.append(f"{label}: {count}: {group.copies}")
         if group.reason and not several:
             reasons.append(f"{label}: {group.reason}")
+        if group.confined:
+            confined.append(f"{group.name}: confined: {group.confined}")
         if group.missing:
             reasons.append(f"{label}: {group.missing}")
     _print_rows(out, _COLUMNS, rows, _DISPENSABLE)
@@ -272,7 +275,7 @@ def _show_groups(out: Output, proxy: _MeasuredProxy, rate_of: Callable[[str], st
         out.print_line(f"and {len(personal) - _MOST_OF_PERSONS} more with personal logins", indent=2)
     for reason in dict.fromkeys(reasons):  # copies of one server often fail alike
         out.print_line(reason, "yellow", indent=2)
-    for line in dict.fromkeys(copies):
+    for line in dict.fromkeys((*copies, *confined)):
         out.print_line(line, indent=2)
 
 

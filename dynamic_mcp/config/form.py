@@ -47,7 +47,7 @@ from dynamic_mcp.config.types import (
     check_names,
     unique,
 )
-from dynamic_mcp.features.table import section_of
+from dynamic_mcp.features.table import section_of, section_of_confinement
 
 if TYPE_CHECKING:  # read where a config has them
     from dynamic_mcp.config.command_line import Cli
@@ -63,6 +63,7 @@ if TYPE_CHECKING:  # read where a config has them
     Metrics = Section
     Plugin = ServerPlugin
     Registries = tuple[Section, ...]
+    Sandbox = Section
     Scripts = Section
     Telemetry = Section
 else:
@@ -76,6 +77,7 @@ else:
     Metrics = deferred(section_of("settings.metrics"))
     Plugin = deferred(section_of("settings.middleware"))
     Registries = deferred(section_of("settings.registries"))
+    Sandbox = deferred(section_of_confinement())
     Scripts = deferred(section_of("settings.scripts"))
     Telemetry = deferred(section_of("settings.telemetry"))
 
@@ -104,6 +106,12 @@ _TrustAnnotations = Annotated[
     "Trust the server's own annotations (`readOnlyHint`) about which tools only read, where `effects` does not name"
     " them. Default: false.",
     Everyday(),
+]
+_Sandbox = Annotated[
+    Sandbox | None,
+    OfFeature("sandbox"),
+    "What the program may use: `write` lets it write only in its own places, `strict` lets it read only there, too,"
+    " and use no network; an object says more. Default: off.",
 ]
 _Effects = Annotated[ToolEffects, "Which of the tools only read, and which may change something.", Everyday()]
 
@@ -236,6 +244,7 @@ class Launch(Shared, frozen=True):
         " globs, such as `AWS_*`; `!*TOKEN*` withholds what other globs pass on. Default: safe.",
         Everyday(),
     ] = None
+    sandbox: _Sandbox = None
 
 
 class ProgramEntry(Launch, frozen=True, kw_only=True, tag_field=_KIND, tag="stdio"):
@@ -276,6 +285,7 @@ class CommandLineEntry(Shared, frozen=True, kw_only=True, tag_field=_KIND, tag="
 
     cli: Annotated[Cli, "The program, and what of it can be used.", Everyday()]
     description: _Description = None
+    sandbox: _Sandbox = None
 
 
 class SkillsEntry(Shared, frozen=True, kw_only=True, tag_field=_KIND, tag="skills"):

@@ -30,6 +30,7 @@ from dynamic_mcp.config.section import (
     Deferred,
     PresentFields,
     Section,
+    Shorthand,
     Switch,
     TaggedUnion,
     Value,
@@ -122,6 +123,10 @@ def _marked(mark: object, annotation: Any) -> Any:
             section = _type(switched_section(annotation))
             expand = BeforeValidator(_expand_switch, json_schema_input_type=bool | section | None)
             return Annotated[section | None, expand]
+        case Shorthand():
+            section = _type(annotation)
+            words = Literal[tuple(mark.words)]  # type: ignore[valid-type]  # its members are found here
+            return Annotated[section, BeforeValidator(mark.expand, json_schema_input_type=words | section)]
         case TaggedUnion():
             options = [Annotated[_type(each), Tag(tag)] for tag, each in by_tag(annotation).items()]
             return Annotated[Union[tuple(options)], Discriminator(mark.tag_of)]  # noqa: UP007 - as above

@@ -14,6 +14,7 @@ from msgspec import Meta, Struct, field
 from msgspec.structs import force_setattr, replace
 
 from dynamic_mcp.config.access import Access, Profile, ToolEffects
+from dynamic_mcp.config.confinement import ConfinedChild
 from dynamic_mcp.config.rules import Policy
 from dynamic_mcp.config.section import Everyday, Private, Section
 from dynamic_mcp.config.types import DirectTools, Duration, Globs, IdleTime, PathText, Port, Text, Url
@@ -122,13 +123,28 @@ class Home(Struct, frozen=True):
     user: Principal = LOCAL
 
 
+class Confinement(Protocol):
+    """How a program is confined, as the kernel sees it: this starts it. Equal ones confine alike."""
+
+    def start(
+        self, program: "Program", environment: Mapping[str, str], *, stdin: int, stdout: int, stderr: int
+    ) -> ConfinedChild:
+        """Start a program, in a session of its own. May block. Raises CannotConfine, OSError and ValueError."""
+        ...
+
+    def describe(self) -> str:
+        """Return in a few words what is confined, for people."""
+        ...
+
+
 class Program(Private, frozen=True):
     """A program to start. `cwd` None is the proxy's own directory; with `home`, another process starts it.
 
     `env` is the complete environment, `own` the names in it that the config sets, and `withheld` the names that
     are set for the proxy and not passed on. `requested` names the variables that the config inherits from the
     environment of a workspace. `runs_in_each_replica` allows each replica of a cluster to start one. `lookups` are
-    the secrets that programs are asked for at the start, and `looked_up` what they have answered.
+    the secrets that programs are asked for at the start, and `looked_up` what they have answered. `confinement` None
+    starts it as it is.
     """
 
     shown: ClassVar = ("command", "cwd", "own")
@@ -143,6 +159,7 @@ class Program(Private, frozen=True):
     runs_in_each_replica: bool = False
     lookups: "SecretLookups | None" = None
     looked_up: tuple[str, ...] = ()
+    confinement: Confinement | None = None
 
 
 class CommandLine(Private, frozen=True):
@@ -150,7 +167,7 @@ class CommandLine(Private, frozen=True):
 
     `env` is the complete environment. `cwd` None is the proxy's own directory. `roots` are the only directories
     where it may work; empty means anywhere. `fixed` comes before every command. `places` makes the program print
-    the files and directories that it would work with.
+    the files and directories that it would work with. `confinement` None starts it as it is.
     """
 
     shown: ClassVar = ("command", "pack", "cwd", "roots")
@@ -167,6 +184,7 @@ class CommandLine(Private, frozen=True):
     timeout_s: float | None = None
     output_limit: int = 1_000_000
     at_files: bool = False
+    confinement: Confinement | None = None
 
 
 class SkillFolders(Struct, frozen=True):
@@ -405,6 +423,11 @@ class GroupConfig(Struct, frozen=True):
         return LOCAL if home is None else home.user
 
     @property
+    def confinement(self) -> Confinement | None:
+        """What confines the program, if there is one that runs confined."""
+        return self.upstream.confinement if isinstance(self.upstream, Program | CommandLine) else None
+
+    @property
     def label(self) -> str:
         """A short label: the program's name, or the host."""
         match self.upstream:
@@ -521,6 +544,11 @@ class Config(Struct, frozen=True):
         """Return whether a rule requires approval."""
         rules_ask = any(each.asks for each in self.presentations.values())
         return rules_ask or (self.access is not None and self.access.asks)
+
+    @property
+    def confines_programs(self) -> bool:
+        """Return whether a server runs confined."""
+        return any(group.confinement is not None for group in self.groups)
 
     @property
     def profiles_run_scripts(self) -> bool:

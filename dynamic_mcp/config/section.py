@@ -1,8 +1,8 @@
 """The objects of the config file, and how they are read.
 
 A section is one struct. The annotation of a field defines it completely: the type of the value that the program
-uses, its written form if that differs (`Value`, `Switch`, `PresentFields`, `TaggedUnion`), its bounds, its
-description. `read` makes the value from JSON; `model` makes pydantic models of the same structs, to find all
+uses, its written form if that differs (`Value`, `Switch`, `Shorthand`, `PresentFields`, `TaggedUnion`), its bounds,
+its description. `read` makes the value from JSON; `model` makes pydantic models of the same structs, to find all
 problems.
 
 A field that is left out, or null, has its default. Keys that start with `x-` are the user's own and ignored, so a
@@ -88,6 +88,21 @@ class Switch:
             return {}
         if value is not False and isinstance(value, (str, int, float, list)):
             raise FlawError("must be true, false or an object")
+        return value
+
+
+class Shorthand:
+    """Marks a section that may also be written as one of some words, each for an object with these members."""
+
+    def __init__(self, words: Mapping[str, Mapping[str, object]]) -> None:
+        self.words = words
+
+    def expand(self, value: object) -> object:
+        """Return the section as an object. Raises FlawError."""
+        if isinstance(value, str) and value in self.words:
+            return dict(self.words[value])
+        if isinstance(value, (str, int, float, list)):
+            raise FlawError(f"must be {', '.join(f'`{each}`' for each in self.words)} or an object")
         return value
 
 
@@ -263,7 +278,7 @@ def _needs_reader(annotation: Any) -> bool:
     """Return whether msgspec cannot read a type."""
     if isinstance(annotation, type) and issubclass(annotation, (Section, Deferred)):
         return True
-    return isinstance(annotation, (Value, Switch, TaggedUnion, PresentFields)) or any(
+    return isinstance(annotation, (Value, Switch, Shorthand, TaggedUnion, PresentFields)) or any(
         map(_needs_reader, get_args(annotation))
     )
 
@@ -276,6 +291,8 @@ def _marked(mark: object, annotation: Any) -> Reader | None:
             return partial(_read_fields, mark.section)
         case Switch():
             return partial(_read_switch, reader(switched_section(annotation)))
+        case Shorthand():
+            return partial(_read_shorthand, mark, reader(annotation))
         case TaggedUnion():
             return partial(_read_choice, mark, by_tag(annotation))
     return None
@@ -284,6 +301,10 @@ def _marked(mark: object, annotation: Any) -> Reader | None:
 def _read_switch(read_section: Reader, value: object) -> Any:
     value = Switch.expand(value)
     return value if value is False else read_section(value)
+
+
+def _read_shorthand(mark: Shorthand, read_section: Reader, value: object) -> Any:
+    return read_section(mark.expand(value))
 
 
 def _read_choice(choice: TaggedUnion, sections: Mapping[str, type[Section]], value: object) -> Any:

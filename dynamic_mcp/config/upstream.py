@@ -6,6 +6,7 @@ of a `Broken`.
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,10 +25,13 @@ from dynamic_mcp.config.resolved import (
     SkillFolders,
     Upstream,
 )
+from dynamic_mcp.config.section import Section
 from dynamic_mcp.config.substitute import Substitution, Surroundings, expand, resolve_path
 from dynamic_mcp.config.workspace import WINDOW_VARIABLES
+from dynamic_mcp.features.table import find_confinement
 from dynamic_mcp.system.text import os_reason
 
+P = TypeVar("P", Program, CommandLine)
 _DEFAULTS: Keys = ("settings", "defaults")
 # The grants that log in with an assertion.
 _WITH_ASSERTION = ("jwt_bearer", "cross_app")
@@ -51,12 +55,15 @@ def resolve_upstream(
     match server:
         case form.ProgramEntry():
             resolved = _resolve_program(at, server, settings.defaults, texts=texts, surroundings=surroundings)
+            resolved = _confine(resolved, at, server.sandbox, settings, texts=texts, surroundings=surroundings)
         case form.RemoteEntry():
             resolved = _resolve_remote(at, server, settings, texts=texts, surroundings=surroundings)
         case form.CommandLineEntry():
             from dynamic_mcp.config.command_line import resolve_command_line  # with the first of them: it reads packs
 
             resolved = resolve_command_line((*at, "cli"), server.cli, texts=texts, surroundings=surroundings)
+            if resolved is not None:
+                resolved = _confine(resolved, at, server.sandbox, settings, texts=texts, surroundings=surroundings)
         case form.SkillsEntry():
             resolved = _resolve_folders((*at, "skills"), server, texts=texts, surroundings=surroundings)
     if texts.lookups and isinstance(resolved, Program | Remote):
@@ -143,6 +150,28 @@ def _resolve_program(
     cwd = surroundings.working_directory if directory is None else str(resolve_path(directory, surroundings))
     withheld = frozenset(surroundings.all_variables()) - frozenset(env)
     return Program(command, args, env, cwd, own, withheld, requested, runs_in_each_replica=server.home)
+
+
+def _confine(
+    program: P,
+    at: Keys,
+    sandbox: Section | None,
+    settings: form.Settings,
+    *,
+    texts: Substitution,
+    surroundings: Surroundings,
+) -> P:
+    """Return a program with what confines it, if the config says so."""
+    place: Keys = at
+    if sandbox is None:
+        place, sandbox = _DEFAULTS, settings.defaults.sandbox
+    if sandbox is None:
+        return program
+    roots = program.roots if isinstance(program, CommandLine) else settings.roots
+    confinement = find_confinement()(
+        sandbox, (*place, "sandbox"), str(at[-1]), roots, texts=texts, surroundings=surroundings
+    )
+    return program if confinement is None else replace(program, confinement=confinement)
 
 
 def _resolve_env(

@@ -90,6 +90,7 @@ class Feature(Struct, frozen=True):
     transport: str = ""  # answers the links to that group: an `OwnTransport`
     own_tools: Mapping[str, str] = {}  # modules by the names of tools of ours: `make_tool` returns an `OwnTool`
     rules: Rules | None = None  # on the calls of servers
+    confines: str = ""  # programs: takes the value at its key, which `section` reads, and returns a `Confinement`
     opens: str = ""  # the slot of its step whose `prepare` runs before a config is applied
     shares: str = ""  # the slot of its step that shows what other replicas share, before a call passes it
     steps: Mapping[str, str] = {}  # its step classes, by their slots in `proxy.chain.ORDER`
@@ -98,7 +99,7 @@ class Feature(Struct, frozen=True):
     def serves(self) -> bool:
         """True if serving may need it, and not commands alone."""
         watches = self.observer or self.auth_provider or self.gates or self.cluster
-        return bool(watches or self.steps or self.methods or self.own_tools)
+        return bool(watches or self.steps or self.methods or self.own_tools or self.confines)
 
     def is_wanted(self, config: Any) -> bool:  # Any: a `Config`, which is not imported
         """Return whether a config has one of its keys, or rules that want it."""
@@ -332,12 +333,33 @@ FEATURES = (
         state=(StatePlace("scripts", is_passing=True),),  # a script goes on once, and a copy would let it go on again
         commands=(FeatureCommand("script", "Look and try", after="call"),),
     ),
+    Feature(
+        "sandbox",
+        section="config:Sandbox",
+        confines="config:make_confinement",
+        is_large=True,
+        wanted_by=("confines_programs",),
+        check="check",
+        probe="probe",
+        state=(StatePlace("sandbox", is_passing=True),),  # what confined servers keep: caches, and their own data
+        commands=(FeatureCommand("sandbox", "Check and repair", after="doctor"),),
+    ),
 )
 
 
 def section_of(key: str) -> str:
     """Return the section that reads a key of the config, as `module:Class`; empty if no feature has that key."""
     return next((f"{each.package}.{each.section}" for each in FEATURES if key in each.keys), "")
+
+
+def section_of_confinement() -> str:
+    """Return what reads the key of the feature that confines programs, as `module:name`; empty without one."""
+    return next((f"{each.package}.{each.section}" for each in FEATURES if each.confines), "")
+
+
+def find_confinement() -> Any:  # Any: a function that returns a `Confinement`
+    """Import what makes a `Confinement` of the value in a config."""
+    return next(each.find(each.confines) for each in FEATURES if each.confines)
 
 
 def feature_of_slot(slot: str) -> Feature | None:

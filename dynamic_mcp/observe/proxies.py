@@ -89,7 +89,8 @@ class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     `missing` gives the lists that could not be read, and the reasons. `person` is the user whose login it uses, if
     each user has one; `person_issuer` is the issuer of that name. Calls and failures include ended instances'.
-    `copies` gives the reason for several instances, or for another group of this name.
+    `copies` gives the reason for several instances, or for another group of this name. `confined` is what of its
+    program is confined.
     """
 
     name: str = ""
@@ -98,6 +99,7 @@ class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
     state: str = ""
     reason: str = ""
     copies: str = ""
+    confined: str = ""
     missing: str = ""
     tools: int | None = None
     in_flight: int = 0

@@ -103,7 +103,7 @@ def _directory(client: Client) -> str:
 
 
 def _read_group(group: Group, copies: str) -> GroupStatus:
-    person = group.config.person
+    person, confinement = group.config.person, group.config.confinement
     return GroupStatus(
         name=group.name,
         person="" if person is None else person.subject,
@@ -111,6 +111,7 @@ def _read_group(group: Group, copies: str) -> GroupStatus:
         state=group.state.value,
         reason=group.reason,
         copies=copies,
+        confined="" if confinement is None else one_line(confinement.describe(), _LONGEST_REASON),
         missing=one_line(_missing(group), _LONGEST_REASON),
         tools=_count_tools(group.catalog),
         in_flight=group.in_flight,

@@ -164,7 +164,8 @@ class CommandLineTransport(OwnTransport):
     # --- the program -----------------------------------------------------------------------------------
 
     def _program(self, words: tuple[str, ...], directory: str | None, environment: Mapping[str, str]) -> Program:
-        return Program(self._line.command, words, {**self._line.env, **environment}, directory)
+        line = self._line
+        return Program(line.command, words, {**line.env, **environment}, directory, confinement=line.confinement)
 
     def _find_program(self) -> str:
         """Return the file of the program, never one from the directory of a call."""

@@ -18,6 +18,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from dynamic_mcp.config.confinement import CannotConfine
 from dynamic_mcp.config.resolved import Program
 from dynamic_mcp.system.pipes import PausableStream, Sink, open_sink, open_source
 
@@ -206,6 +207,8 @@ def explain_failure(program: Program, exc: Exception) -> str:
         return f"the directory `{program.cwd}` does not exist"
     command = f"the command `{program.command}`"
     match exc:
+        case CannotConfine():
+            return f"{command} cannot be confined: {exc}"
         case FileNotFoundError():
             return f"{command} was not found"
         case PermissionError() if Path(program.cwd or "", program.command).is_dir():
@@ -226,6 +229,8 @@ def explain_failure(program: Program, exc: Exception) -> str:
 def suggest_remedy(exc: Exception) -> str:
     """Return a hint for the user; empty if there is none."""
     match exc:
+        case CannotConfine(hint=hint):
+            return hint
         case FileNotFoundError():
             return "install it, or give its full path; the `PATH` of the AI tool may not be that of your shell"
         case OSError(errno=errno.EMFILE | errno.ENFILE):

@@ -16,6 +16,7 @@ import sys
 import threading
 from collections.abc import Callable
 
+from dynamic_mcp.config.confinement import ConfinedChild
 from dynamic_mcp.config.resolved import Program
 from dynamic_mcp.system.pipes import enlarge
 from dynamic_mcp.system.prctl import forbid_inspection
@@ -44,18 +45,17 @@ watch_process = guardian.watch_process
 class GroupLeader:
     """A process that leads a group, with our ends of its pipes. `stdin` is None if it reads a file."""
 
-    def __init__(
-        self, child: subprocess.Popen[bytes], strays: Strays, stdin: int | None, stdout: int, stderr: int
-    ) -> None:
-        self.pid = child.pid
+    def __init__(self, child: ConfinedChild, strays: Strays, stdin: int | None, stdout: int, stderr: int) -> None:
+        self.pid = child.process.pid
         self.stdin = stdin
         self.stdout = stdout
         self.stderr = stderr
         self.pidfd: int | None = None
         """Becomes readable when the process exits; None where the system has no such descriptors."""
-        self._child = child
+        self._child = child.process
+        self._release = child.release
         self._strays = strays
-        self._group = _ProcessGroup(child.pid)
+        self._group = _ProcessGroup(self.pid)
 
     def watch(self, on_exit: Callable[[int], None]) -> None:
         """Call `on_exit` with the exit code, or minus the signal that ended the process, in the running loop."""
@@ -118,6 +118,7 @@ class GroupLeader:
         """Release what was needed to end the process and all that it started, which have ended."""
         self._strays.close()
         guardian.release(self.pid)
+        self._release()
 
     def discard(self) -> None:
         """Kill a process that is no longer needed, and that is not watched."""
@@ -159,11 +160,11 @@ def launch(program: Program, file: int | None) -> GroupLeader:
             except BaseException:
                 strays.close()
                 raise
-            strays.server = child.pid
-            guard(child.pid)
+            strays.server = child.process.pid
+            guard(child.process.pid)
         leader = GroupLeader(child, strays, stdin, stdout, stderr)
         try:
-            leader.pidfd = _open_pidfd(child.pid)
+            leader.pidfd = _open_pidfd(leader.pid)
         except OSError:
             leader.kill()
             raise
@@ -177,16 +178,24 @@ def _protect() -> None:
         forbid_inspection()
 
 
-def _popen(program: Program, strays: Strays, stdin: int, stdout: int, stderr: int) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
+def _popen(program: Program, strays: Strays, stdin: int, stdout: int, stderr: int) -> ConfinedChild:
+    environment = strays.mark(program.env)
+    if program.confinement is not None:
+        return program.confinement.start(program, environment, stdin=stdin, stdout=stdout, stderr=stderr)
+    child = subprocess.Popen(
         [program.command, *program.args],
         stdin=stdin,
         stdout=stdout,
         stderr=stderr,
-        env=strays.mark(program.env),
+        env=environment,
         cwd=program.cwd,
         start_new_session=True,
     )
+    return ConfinedChild(child, _do_nothing)
+
+
+def _do_nothing() -> None:
+    pass
 
 
 def _pipe(reads: contextlib.ExitStack, writes: contextlib.ExitStack) -> tuple[int, int]:
