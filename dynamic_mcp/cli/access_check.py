@@ -5,18 +5,10 @@ from __future__ import annotations
 from dynamic_mcp.cli.access_catalogs import known_catalogs
 from dynamic_mcp.cli.access_subject import AccessQuery
 from dynamic_mcp.cli.invocation import Invocation, unknown_group
-<<<<<<< HEAD
 from dynamic_mcp.config.access import AccessKind, Effect
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.doctor.access_explanation import AccessCase, find_hiding
 from dynamic_mcp.policy.access import Decision, Policy
-=======
-from dynamic_mcp.config.access import DEFAULT, DEFAULT_TEXT, AccessKind, AccessRule, Effect
-from dynamic_mcp.config.resolved import Config, Presentation
-from dynamic_mcp.groups.catalog import Catalog
-from dynamic_mcp.identity import LOCAL_USER, Authentication
-from dynamic_mcp.policy.access import AccessRules, Approve, Decision, GroupRules, Policy
->>>>>>> e6bd9068 (Say by an exit code whether tools could be called)
 from dynamic_mcp.policy.classify import access_of
 
 _EXIT_CODES = {Effect.ALLOW: 0, Effect.DENY: 1, Effect.ASK: 3}
@@ -52,38 +44,7 @@ def explain_access(context: Invocation, question: AccessQuery) -> int:
     return _EXIT_CODES[decision.effect]
 
 
-<<<<<<< HEAD
 def _read_case(context: Invocation, question: AccessQuery) -> AccessCase:
-=======
-def decide_tool(config: Config, group: str, tool: str, catalog: Catalog | None) -> Decision:
-    """Return the decision about a tool for the local user, by what its server says of it; arguments may change it."""
-    entry = catalog.tools.get(tool) if catalog is not None else None
-    access = "write" if entry is None else access_of(tool, entry, config.presentations[group].effects).access
-    policy = Policy(config.access) if config.access is not None else None
-    return _Case(group, AccessKind.TOOL, tool, access, LOCAL_USER, None, policy).decide()[0]
-
-
-def describe_rule(rule: AccessRule) -> str:
-    """Describe a rule in one line: `tools delete_* of github; only write`."""
-    kinds = {"tools": rule.tools, "prompts": rule.prompts, "resources": rule.resources}
-    if all(globs == ("*",) for globs in kinds.values()):
-        what = "everything"
-    else:
-        what = " and ".join(f"{kind} {', '.join(globs)}" for kind, globs in kinds.items() if globs)
-    parts = [f"{what or 'nothing'} of {', '.join(rule.servers)}"]
-    if rule.only is not None:
-        parts.append(f"only {rule.only}")
-    if rule.arguments:
-        parts.append(f"arguments {', '.join(condition.path for condition in rule.arguments)}")
-    if rule.when is not None:
-        parts.append("when …")
-    if rule.scope is not None:
-        parts.append(f"scope {rule.scope}")
-    return "; ".join(parts)
-
-
-def _read_case(context: Invocation, question: AccessQuery) -> _Case:
->>>>>>> e6bd9068 (Say by an exit code whether tools could be called)
     config = context.read_config()
     if question.group not in config.presentations:
         raise unknown_group(question.group, config)

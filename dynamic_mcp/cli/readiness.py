@@ -8,16 +8,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dynamic_mcp.cli.access_catalogs import known_catalogs
-from dynamic_mcp.cli.access_check import decide_tool
 from dynamic_mcp.cli.invocation import Invocation, unknown_group
 from dynamic_mcp.cli.login import read_login_states
-from dynamic_mcp.config.access import Effect
+from dynamic_mcp.config.access import AccessKind, Effect
 from dynamic_mcp.config.location import config_key
 from dynamic_mcp.config.resolved import Broken, Config, GroupConfig
+from dynamic_mcp.doctor.access_explanation import AccessCase
 from dynamic_mcp.errors import DynamicMcpError, NotFound
 from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.groups.lifecycle import DOWN, State
+from dynamic_mcp.identity import LOCAL_USER
 from dynamic_mcp.observe.proxies import ProxyRegistry
+from dynamic_mcp.policy.access import Decision, Policy
+from dynamic_mcp.policy.classify import access_of
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.text import one_line
 
@@ -126,12 +129,20 @@ def _judge(context: Invocation, target: str, known: Known) -> Readiness:
         catalog = known.catalogs.get(group.name)
         if catalog is not None and tool not in catalog.tools and group.name not in known.errors:
             return _not_found(target, NotFound(f"tool of group `{group.name}`", tool, catalog.tools))
-        decision = decide_tool(known.config, group.name, tool, catalog)
+        decision = _decide(known.config, group.name, tool, catalog)
         if decision.effect is Effect.DENY:
             return Readiness(target, REFUSED, f"the access rules do not allow it: {decision.rule}")
         if decision.effect is Effect.ASK:
             return Readiness(target, REFUSED, f"a person must approve it: {decision.rule}")
     return _judge_server(target, group, known)
+
+
+def _decide(config: Config, group: str, tool: str, catalog: Catalog | None) -> Decision:
+    """Return the decision about a tool for the local user, by what its server says of it; arguments may change it."""
+    entry = catalog.tools.get(tool) if catalog is not None else None
+    access = "write" if entry is None else access_of(tool, entry, config.presentations[group].effects).access
+    policy = Policy(config.access) if config.access is not None else None
+    return AccessCase(group, AccessKind.TOOL, tool, access, LOCAL_USER, None, policy).decide()[0]
 
 
 def _judge_server(target: str, group: GroupConfig, known: Known) -> Readiness:
