@@ -55,7 +55,7 @@ _SCHEMA = """
 PRAGMA journal_mode = WAL;
 PRAGMA synchronous = NORMAL;
 PRAGMA temp_store = MEMORY;
-PRAGMA cache_size = -65536;
+PRAGMA cache_size = -{cache_kib};
 CREATE TABLE IF NOT EXISTS files (
   id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, head TEXT NOT NULL, mark BLOB NOT NULL, done INTEGER NOT NULL,
   latest INTEGER NOT NULL, inode INTEGER NOT NULL, size INTEGER NOT NULL, changed INTEGER NOT NULL);
@@ -102,12 +102,15 @@ _ADD_USES = (
 
 
 class AuditIndex:
-    """The index of the log in a directory. Raises OSError if the log cannot be read."""
+    """The index of the log in a directory, which keeps `cache_kib` of it in memory.
 
-    def __init__(self, directory: Path) -> None:
+    Raises OSError if the log cannot be read.
+    """
+
+    def __init__(self, directory: Path, *, cache_kib: int = 65_536) -> None:
         self.is_in_memory = False
         self._directory = directory
-        self._database = _database_for(directory)
+        self._database = _database_for(directory, cache_kib)
         self._identity = 0
         self._last = 0
         self._connection = self._open()
@@ -298,8 +301,8 @@ def _remove_older(directory: Path) -> None:
             file.with_suffix(".lock").unlink(missing_ok=True)
 
 
-def _database_for(directory: Path) -> DatabaseFile:
-    return DatabaseFile(file_for(directory), _SCHEMA, _BUSY_S)
+def _database_for(directory: Path, cache_kib: int) -> DatabaseFile:
+    return DatabaseFile(file_for(directory), _SCHEMA.format(cache_kib=cache_kib), _BUSY_S)
 
 
 class _IndexedFile(Struct, frozen=True):

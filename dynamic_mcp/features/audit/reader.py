@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 _LOOK_EVERY_S = 1.0
 _REFRESH_WITHIN_S = 0.5
 _MOST_NEWEST = 200
+# A page asks little at a time, and the process that serves it has other things to keep in memory.
+_CACHE_KIB = 8192
 
 
 class NotIndexed(Exception):
@@ -154,7 +156,7 @@ class _IndexThread:
         if self._index is not None and not self.is_in_memory and not self._index.is_current:
             self._close()  # another process has replaced the file
         if self._index is None:
-            self._index = AuditIndex(self._directory)
+            self._index = AuditIndex(self._directory, cache_kib=_CACHE_KIB)
         try:
             return work(self._index)
         finally:
