@@ -16,6 +16,7 @@ if sys.platform != "linux":
 
 from dynamic_mcp.features.sandbox import bubblewrap, landlock
 from tests.features.sandbox.hostile_scene import NOBODY, PYTHON, Scene, hostile_scene
+from tests.program import UPSTREAMS
 
 if not Path(PYTHON).exists():
     pytest.skip(f"the hostile program is run by {PYTHON}, which is not there", allow_module_level=True)
@@ -41,6 +42,10 @@ def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
     if request.param == "another user" and os.getuid() != 0:
         pytest.skip("only root can start a program as another user")
     with hostile_scene(tmp_path, NOBODY if request.param == "another user" else None) as scene:
+        if scene.user is not None:
+            tried = scene.run(STRICT, PYTHON, [str(UPSTREAMS / "stdin_lines.py")])
+            if "error" in tried or "Permission denied" in tried["stderr"]:
+                pytest.skip(f"another user cannot be confined here: {tried.get('error') or tried['stderr']}")
         yield scene
 
 
