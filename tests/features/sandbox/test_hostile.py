@@ -109,7 +109,7 @@ def test_what_may_not_be_read_does_not_exist_for_it(scene: Scene) -> None:
 @needs_bubblewrap
 def test_the_secrets_of_the_proxy_are_hidden_from_what_reads_all(scene: Scene) -> None:
     secret = scene.home / "state" / "dynamic-mcp" / "tokens"
-    secret.parent.mkdir(parents=True)
+    secret.parent.mkdir(parents=True, exist_ok=True)
     secret.write_text("secret")
     if scene.user is not None:
         for each in (secret, *list(secret.parents)[:2]):
