@@ -9,6 +9,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -99,6 +100,8 @@ def _look_at_process(pid: int) -> object:
 def hostile_scene(folder: Path, user: int | None) -> Iterator[Scene]:
     """Set the scene, for a program of this user; None is the one that runs the tests."""
     with ExitStack() as stack:
+        if user is not None:  # no other user gets into the folders of tests
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/tmp")))
         outside = folder / "outside"
         for each in (outside, folder / "inside", folder / "home"):
             each.mkdir()
@@ -119,7 +122,4 @@ def hostile_scene(folder: Path, user: int | None) -> Iterator[Scene]:
         if user is not None:
             for each in (folder, *folder.rglob("*")):
                 os.chown(each, user, user)
-            for each in folder.parents:
-                if each.stat().st_uid == os.getuid() and each != Path("/"):
-                    each.chmod(each.stat().st_mode | 0o011)
         yield Scene(folder, user, victim.pid, abstract.getsockname()[1:].decode(), segment)

@@ -16,6 +16,7 @@ if sys.platform != "linux":
 
 from dynamic_mcp.features.sandbox import bubblewrap, landlock
 from tests.features.sandbox.hostile_scene import NOBODY, PYTHON, Scene, hostile_scene
+from tests.program import UPSTREAMS
 
 if not Path(PYTHON).exists():
     pytest.skip(f"the hostile program is run by {PYTHON}, which is not there", allow_module_level=True)
@@ -41,6 +42,10 @@ def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
     if request.param == "another user" and os.getuid() != 0:
         pytest.skip("only root can start a program as another user")
     with hostile_scene(tmp_path, NOBODY if request.param == "another user" else None) as scene:
+        if scene.user is not None:
+            tried = scene.run(STRICT, PYTHON, [str(UPSTREAMS / "stdin_lines.py")])
+            if "error" in tried or "Permission denied" in tried["stderr"]:
+                pytest.skip(f"another user cannot be confined here: {tried.get('error') or tried['stderr']}")
         yield scene
 
 
@@ -104,7 +109,7 @@ def test_what_may_not_be_read_does_not_exist_for_it(scene: Scene) -> None:
 @needs_bubblewrap
 def test_the_secrets_of_the_proxy_are_hidden_from_what_reads_all(scene: Scene) -> None:
     secret = scene.home / "state" / "dynamic-mcp" / "tokens"
-    secret.parent.mkdir(parents=True)
+    secret.parent.mkdir(parents=True, exist_ok=True)
     secret.write_text("secret")
     if scene.user is not None:
         for each in (secret, *list(secret.parents)[:2]):
