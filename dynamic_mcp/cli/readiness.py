@@ -90,7 +90,7 @@ def _ask(context: Invocation, config: Config) -> tuple[Mapping[str, Catalog], Ma
 
     async def read(group: ClientGroup) -> None:
         try:
-            catalogs[group.name] = await group.read_catalog([ListKind.TOOLS])
+            catalogs[group.name] = await group.read_catalog(ListKind)  # the whole catalog, so that it is stored
         except DynamicMcpError as exc:
             errors[group.name] = exc
 
