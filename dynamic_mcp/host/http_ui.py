@@ -41,6 +41,8 @@ class UiPages:
         """Return the authenticator with the page added, unless the config turns it off."""
         if config.ui is False:
             self._version = None
+            if self._service is not None:
+                self._service.withdraw()
             return authenticator
         self._version = (config, http, authenticator, base_url)
         if self._service is not None:

@@ -12,7 +12,17 @@ from dynamic_mcp.observe.proxies import GroupStatus
 from dynamic_mcp.proxy.status import read_groups
 from dynamic_mcp.ui.rendering import draw_bars
 from dynamic_mcp.ui.savings import SavingsMeter
-from dynamic_mcp.ui.section import Need, PageRedirect, PageSection, PageView, Reply, UiContext, Usage, Visit
+from dynamic_mcp.ui.section import (
+    Need,
+    PageRedirect,
+    PageSection,
+    PageView,
+    Reply,
+    UiContext,
+    Usage,
+    Visit,
+    find_page,
+)
 
 _ROWS = 50
 _MOST_DOWN = 20
@@ -64,7 +74,8 @@ class NowSection(PageSection):
         rows = self._rows(visit)
         wanted = visit.query.get("q", "").lower()
         shown = [row for row in rows if wanted in row.name.lower()]
-        page = _number(visit.query.get("page", "1"))
+        pages = max(-(-len(shown) // _ROWS), 1)
+        page = find_page(visit, pages)
         span = visit.query.get("span", "hour")
         span = span if span in _SPANS else "hour"
         found, usage = await asyncio.gather(self._find_needs(visit, rows), self._find_usage(visit, span))
@@ -76,7 +87,7 @@ class NowSection(PageSection):
             "rows": shown[(page - 1) * _ROWS : page * _ROWS],
             "total": len(shown),
             "page": page,
-            "pages": max(-(-len(shown) // _ROWS), 1),
+            "pages": pages,
             "q": visit.query.get("q", ""),
             "tools": sum(row.tools or 0 for row in rows),
             "ready": sum(row.state == State.READY.value for row in rows),
@@ -84,7 +95,10 @@ class NowSection(PageSection):
             "failures": sum(row.failures for row in rows),
             "groups": len(rows),
             "savings": await self._savings.measure(visit.client),
-            "clients": sum(not client.is_command for client in self.context.proxy.clients),
+            "clients": sum(
+                not client.is_command and (visit.is_operator or client.principal == visit.authentication.principal)
+                for client in self.context.proxy.clients
+            ),
         }
         return PageView("now.html", "Now", values)
 
@@ -120,12 +134,17 @@ class NowSection(PageSection):
         statuses = read_groups(self.context.proxy)
         if not visit.is_operator:
             visible = {group.name for group in visit.client.groups}
-            statuses = [each for each in statuses if each.name in visible and each.person in ("", visit.name)]
+            statuses = [each for each in statuses if each.name in visible and _may_see(visit, each)]
         rows: dict[tuple[str, str], GroupLine] = {}
         for row in map(_row, statuses):
             known = rows.get((row.name, row.person))
             rows[row.name, row.person] = row if known is None else _join(known, row)
         return [*rows.values()]
+
+
+def _may_see(visit: Visit, status: GroupStatus) -> bool:
+    """Return whether a group is for everyone, or of this person."""
+    return not status.person or visit.owns(status.person_issuer, status.person)
 
 
 def _row(status: GroupStatus) -> GroupLine:
@@ -155,7 +174,3 @@ def _join(one: GroupLine, other: GroupLine) -> GroupLine:
         in_flight=first.in_flight + second.in_flight,
         p50_ms=first.p50_ms if first.p50_ms is not None else second.p50_ms,
     )
-
-
-def _number(text: str) -> int:
-    return min(max(int(text), 1), 10_000) if text.isascii() and text.isdigit() and len(text) < 6 else 1

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
-from jinja2 import ChoiceLoader, Environment, FileSystemLoader, StrictUndefined
+from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup
 from markupsafe import escape as escape_html
 
@@ -33,8 +33,11 @@ class Renderer:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         folders = [_HERE / "templates", *(_room(each.package) / "templates" for each in FEATURES if each.page)]
+        # all are read now: after an upgrade, those on the disk are of another version
+        files = [file for folder in folders for file in folder.glob("*.html")]
+        self.static = _read_static()
         self._environment = Environment(
-            loader=ChoiceLoader([FileSystemLoader(each) for each in folders]),
+            loader=DictLoader({file.name: file.read_text(encoding="utf-8") for file in files}),
             autoescape=True,
             undefined=StrictUndefined,
             finalize=_show,
@@ -77,16 +80,6 @@ class Renderer:
         return {**values, "parts": self._environment.get_template("parts.html").make_module(dict(values))}
 
     @cached_property
-    def static(self) -> Mapping[str, tuple[bytes, bytes]]:
-        """The content and the type of each static file, by its name."""
-        types = {
-            ".css": b"text/css; charset=utf-8",
-            ".js": b"text/javascript; charset=utf-8",
-            ".svg": b"image/svg+xml",
-        }
-        return {each.name: (each.read_bytes(), types[each.suffix]) for each in sorted(STATIC.iterdir())}
-
-    @cached_property
     def version(self) -> str:
         """A text that is different for other static files: in their URLs, it lets browsers cache them for good."""
         return hashlib.sha256(b"".join(content for content, _ in self.static.values())).hexdigest()[:12]
@@ -126,6 +119,16 @@ def format_ms(ms: float | None) -> str:
     if ms < 1000:
         return f"{ms:.1f} ms" if ms < 9.95 else f"{ms:.0f} ms"
     return f"{ms / 1000:.1f} s" if ms < 100_000 else f"{ms / 60_000:.0f} min"
+
+
+def _read_static() -> Mapping[str, tuple[bytes, bytes]]:
+    """Return the content and the type of each static file, by its name."""
+    types = {
+        ".css": b"text/css; charset=utf-8",
+        ".js": b"text/javascript; charset=utf-8",
+        ".svg": b"image/svg+xml",
+    }
+    return {each.name: (each.read_bytes(), types[each.suffix]) for each in sorted(STATIC.iterdir())}
 
 
 def _room(package: str) -> Path:

@@ -102,9 +102,11 @@ class UiService:
         self._sections: dict[str, PageSection] = {}
         self._cookies: dict[tuple[Replicas | None, bool], Cookies] = {}
         self._streams = 0
+        self._is_served = False
 
     def configure(self, config: Config, http: Http, authenticator: Authenticator, base_url: str) -> None:
         """Serve this version of the config from now on; whoever is logged in stays so, if that still counts."""
+        self._is_served = True
         self._authenticator = authenticator
         self._settings = config.ui or Ui()
         self._takes_tokens = bool(http.auth)
@@ -123,6 +125,10 @@ class UiService:
         else:
             self._context.config, self._context.http, self._context.base_url = config, http, base_url
         self._cookies.clear()
+
+    def withdraw(self) -> None:
+        """End the pages that are open: the config turns the page off, until `configure` is called again."""
+        self._is_served = False
 
     @property
     def is_watched(self) -> bool:
@@ -155,6 +161,8 @@ class UiService:
         if parts[:1] == ("static",):
             return self._send_static("/".join(parts[1:]))
         query = _read_pairs(head.target.partition(b"?")[2])
+        if query is None:
+            return self._refuse("it has too many fields", status=400)
         if parts == ("login",) and "link" in query:
             return await self._open_link(head, query["link"])
         if parts == ("login", "sign-on"):
@@ -184,7 +192,9 @@ class UiService:
         refused = self._refuse_foreign(head)
         if refused is not None:
             return refused
-        form = _read_pairs(request.body)
+        form, query = _read_pairs(request.body), _read_pairs(head.target.partition(b"?")[2])
+        if form is None or query is None:
+            return self._refuse("it has too many fields", status=400)
         if parts == ("login",):
             return await self._log_in(head, form.get("token", "").strip())
         identity = await self._identify(head)
@@ -195,7 +205,7 @@ class UiService:
             return structs.replace(refused, headers=(*refused.headers, *self._keep(identity, head)))
         if parts == ("logout",):
             return _html(self._render_login(head, "You are logged out."), (self._cookies_for(head).forget_login(),))
-        visit = self._visit(identity, head, _read_pairs(head.target.partition(b"?")[2]), form)
+        visit = self._visit(identity, head, query, form)
         section = self._find_section(parts[0] if parts else "", visit)
         try:
             reply = None if section is None else await section.act(visit, *parts[1:])
@@ -338,10 +348,10 @@ class UiService:
             return self._refuse("a form of another origin cannot act here")
         return None
 
-    def _refuse(self, why: str) -> Response:
+    def _refuse(self, why: str, *, status: int = 403) -> Response:
         values = {"error": why, "hint": ""}
         body = self._renderer.render("refused.html", {**self._plain_values(), **values})
-        return AuthRejection.of(_html(body, status=403), why)
+        return AuthRejection.of(_html(body, status=status), why)
 
     # --- answers ---------------------------------------------------------------------------------------
 
@@ -472,7 +482,7 @@ class UiService:
         before: object = None
         began = alive = checked = time.monotonic()
         changes = 0
-        while (now := time.monotonic()) - began < _STREAM_FOR_S:
+        while self._is_served and (now := time.monotonic()) - began < _STREAM_FOR_S:
             counts, stamp = self._count(visit), None if section is None else section.stamp(visit)
             if (counts, stamp) != before:
                 changes += before is not None
@@ -494,6 +504,7 @@ class UiService:
 
 _URL_CHARACTERS = "/?=&%:+,~!*'();@$-_."
 _LONGEST_NOTICE = 1000
+_MOST_FIELDS = 1000
 _COOKIES = b"cookies of the page"
 _KINDS = {"local": "a link", "token": "a token", "sign-on": "the login server"}
 
@@ -508,5 +519,9 @@ def _html(body: bytes, more: Sequence[tuple[bytes, bytes]] = (), status: int = 2
     return Response(status, (*_HTML, *more), body)
 
 
-def _read_pairs(text: bytes) -> dict[str, str]:
-    return dict(parse_qsl(text.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=1000))
+def _read_pairs(text: bytes) -> dict[str, str] | None:
+    """Return the last value of each name; None if there are more than any form of the page has."""
+    try:
+        return dict(parse_qsl(text.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=_MOST_FIELDS))
+    except ValueError:
+        return None

@@ -16,12 +16,16 @@ from pathlib import Path
 import pytest
 
 import dynamic_mcp
+from dynamic_mcp.config.location import identify
+from dynamic_mcp.system import paths
+from dynamic_mcp.ui.links import PageLinks
 from tests.hosting import daemon_log, wait_for_daemons, wait_for_end
 from tests.http_program import serving_http
 from tests.journeys.remote_server import free_port
 from tests.process.http_client import connected
 from tests.process.windows import has_received, logs, pid_of, save
 from tests.program import BOUND_S, Program, odd, running, text_of
+from tests.web import web_client
 
 if sys.platform != "win32":
     import venv
@@ -234,6 +238,22 @@ async def test_http_is_served_on_without_the_files_and_each_new_session_too(
             assert text_of(await client.call("odd", "echo", {"text": "still there"})) == "still there"
             assert "error" in await client.request("resources/read", {"uri": "file:///none"})
         assert "a bug" not in program.log()
+
+
+@pytest.mark.alone_only("one that serves HTTP has no daemon that it could hand over to")
+async def test_a_page_that_was_opened_is_whole_without_the_files(
+    tmp_path: Path, package: Package, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "installed"))
+    monkeypatch.chdir(tmp_path)  # `-m` looks there first
+    async with serving_http(tmp_path, {}) as program, web_client(follow_redirects=True, trust_env=False) as web:
+        secret = PageLinks(paths.state_dir()).create(identify(tmp_path / "dynamic-mcp.json"))
+        first = await web.get(f"{program.own_origin}/ui/login?link={secret}")
+        package.remove()
+
+        pages = [await web.get(f"{program.own_origin}/ui{path}") for path in ("/tools", "/clients", "/access")]
+
+        assert [each.status_code for each in (first, *pages)] == [200] * 4
 
 
 @pytest.mark.alone_only("a daemon hands over")

@@ -143,6 +143,7 @@ async def test_a_person_sees_only_their_own_sessions_and_no_processes(tmp_path: 
         for browser, sees in ((eve, False), (ann, True)):
             sessions, servers = await browser.get("/ui/clients"), await browser.get("/ui/clients?show=servers")
 
+            assert f"Clients{2 if sees else 1} Calls" in (await browser.get("/ui")).text
             assert "eves-tool" in sessions.text
             assert "eves-other" in sessions.text
             assert "files" in servers.text

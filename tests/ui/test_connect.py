@@ -32,7 +32,7 @@ from dynamic_mcp.ui.connect import ConnectSection
 from dynamic_mcp.ui.now import NowSection
 from dynamic_mcp.ui.own_tokens import OwnTokens
 from dynamic_mcp.ui.section import PageSection, UiContext, Visit
-from tests.fakes import config_of, group_config, settled
+from tests.fakes import Client, config_of, group_config, settled
 from tests.oauth.parts import issue_login, remote, store_login
 from tests.oauth.visits import browse
 from tests.program import BOUND_S
@@ -334,6 +334,18 @@ async def test_a_person_gets_a_link_of_their_own_and_forgets_only_their_own_logi
         assert link["href"].startswith("http://127.0.0.1:8808/upstream-login/")
         await browser.act("/ui/connect/logins/end", {"group": "far"})
         assert [name for name, store in stores.items() if _has_token(store)] == ["bob"]
+
+
+async def test_a_person_does_not_see_the_server_of_their_namesake_of_another_issuer(tmp_path: Path) -> None:
+    async with login_site(tmp_path, remote("http://127.0.0.1:9/mcp"), bearer_http()) as site:
+        namesake = Client(site.proxy, authentication=Authentication(Principal("https://other.example", "eve"), "jwt"))
+        await namesake.initialize()
+        await namesake.call("far", "echo")
+
+        page = await (await site.person("eve")).get("/ui")
+
+        assert any(each.state is State.WAITING for each in site.proxy.groups)
+        assert "refuses connections" not in page.text
 
 
 def far_of(far: Remote, name: str) -> Remote:

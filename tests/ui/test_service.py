@@ -6,6 +6,7 @@ import asyncio
 import json
 from pathlib import Path
 from typing import ClassVar
+from urllib.parse import urlencode
 
 import pytest
 
@@ -291,6 +292,16 @@ async def test_every_answer_forbids_scripts_of_others_frames_and_storing(tmp_pat
             assert all(each.get("src", "").startswith("/ui/static/") for each in html.find("script"))
 
 
+async def test_a_request_with_more_fields_than_any_form_has_is_refused(tmp_path: Path) -> None:
+    many = {f"f{number}": "" for number in range(2000)}
+    async with site_of(tmp_path) as site:
+        browser = site.browser()
+
+        asked, sent = await browser.get(f"/ui?{urlencode(many)}"), await browser.post("/ui/login", many)
+
+        assert (asked.status, sent.status) == (400, 400)
+
+
 # --- what is shown ----------------------------------------------------------------------------------------
 
 
@@ -381,6 +392,17 @@ async def test_a_page_hears_what_waits_and_that_something_has_changed(tmp_path: 
 
         assert first == {"counts": {}, "waiting": 0, "changes": 0}
         assert second == {"counts": {"notes": 2}, "waiting": 2, "changes": 1}
+
+
+async def test_an_open_page_hears_nothing_more_once_the_page_is_turned_off(tmp_path: Path) -> None:
+    async with site_of(tmp_path, sections=[Notes]) as site:
+        stream = await (await site.local_user()).stream("/ui/events?section=notes")
+        async with asyncio.timeout(BOUND_S):
+            await read_state(stream.pieces)
+            site.service.withdraw()
+            Notes.waiting = 2
+
+            assert [piece async for piece in stream.pieces] == []
 
 
 async def test_the_count_of_what_waits_is_in_the_title(tmp_path: Path) -> None:

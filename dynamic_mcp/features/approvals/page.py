@@ -41,7 +41,7 @@ from dynamic_mcp.system.blank import format_json
 from dynamic_mcp.system.os_user import os_user
 from dynamic_mcp.system.text import cut_values, one_line
 from dynamic_mcp.tools import typed_json
-from dynamic_mcp.ui.section import Need, PageRedirect, PageSection, PageView, Reply, UiContext, Visit
+from dynamic_mcp.ui.section import Need, PageRedirect, PageSection, PageView, Reply, UiContext, Visit, find_page
 
 log = logging.getLogger(__name__)
 
@@ -199,7 +199,7 @@ class ApprovalsSection(PageSection):
         await self._read()
         waiting = self._list_for(visit)
         pages = max(-(-len(waiting) // _ON_A_PAGE), 1)
-        page = min(_number(visit.query.get("page", "1")), pages)
+        page = find_page(visit, pages)
         shown = waiting[(page - 1) * _ON_A_PAGE : page * _ON_A_PAGE]
         calls = await asyncio.to_thread(self._describe_all, shown, visit, _MOST_IN_LIST)
         values = {
@@ -441,7 +441,3 @@ def _stamp_of(folder: Path) -> object:
         return folder.stat().st_mtime_ns
     except OSError:
         return None
-
-
-def _number(text: str) -> int:
-    return min(max(int(text), 1), 10_000) if text.isascii() and text.isdigit() and len(text) < 6 else 1
