@@ -328,6 +328,7 @@ def test_a_bundle_is_added_answers_a_call_and_is_removed_as_a_whole(cli: CliRunn
     assert entry["x-bundle"] == {
         "name": "weather", "version": "1.0.0", "sha256": hashlib.sha256(content).hexdigest(), "folder": folder.name,
     }  # fmt: skip
+    assert entry.get("sandbox") == ("write" if sys.platform == "linux" else None)
     called = cli.run("call", "weather", "env")
     assert called.code == 0, called.err
     assert json.loads(called.out)["TOKEN"] == "sk-do-not-show-this"

@@ -76,7 +76,7 @@ def remove_files(context: Invocation, entry: Mapping[str, object]) -> None:
         context.out.say(f"deleted `{folder}`; to have the server again, add its bundle again")
 
 
-def _add(context: Invocation, options: AddOptions, bundle: Bundle) -> int:
+def _add(context: Invocation, options: AddOptions, bundle: Bundle, *, platform: str = sys.platform) -> int:
     plan = start_plan(context.config_path(may_be_new=True))
     manifest = bundle.manifest
     server = options.server or one_line(manifest.name, NAME_LENGTH)
@@ -92,12 +92,12 @@ def _add(context: Invocation, options: AddOptions, bundle: Bundle) -> int:
     answers = store_secrets(collected, questions, server, plan.target.vault)
     check_answers(bundle, answers)
     folder = bundles_dir() / secrets.token_hex(8)
-    site = Site(folder, Path.home(), sys.platform, lambda program: find_program(program, os.environ) is not None)
+    site = Site(folder, Path.home(), platform, lambda program: find_program(program, os.environ) is not None)
     origin = BundleOrigin(one_line(manifest.name), one_line(manifest.version), bundle.digest, folder.name)
     entry: Entry = {
         **build_entry(bundle, answers, site),
         **({"description": options.description} if options.description else {}),
-        **_confinement(),
+        **_confinement(platform),
         KEY: {name: getattr(origin, name) for name in origin.__struct_fields__},
     }
     for note in notes:
@@ -131,9 +131,10 @@ def _write(context: Invocation, plan: Plan, bundle: Bundle, folder: Path, server
         raise
 
 
-def _confinement() -> dict[str, object]:
-    """Return the sandbox of a server whose code nobody here has read, where this program has one."""
-    return {"sandbox": "write"} if "sandbox" in form.ProgramEntry.__struct_fields__ else {}
+def _confinement(platform: str) -> dict[str, object]:
+    """Return the sandbox of a server whose code nobody here has read, where this program and the system have one."""
+    has_sandbox = "sandbox" in form.ProgramEntry.__struct_fields__ and platform == "linux"
+    return {"sandbox": "write"} if has_sandbox else {}
 
 
 def _show(context: Invocation, plan: Plan, entry: Entry, folder: Path) -> None:
