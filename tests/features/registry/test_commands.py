@@ -239,7 +239,7 @@ def test_an_update_shows_what_it_replaces_and_keeps_settings_that_start_nothing(
     assert '-    "/mine"' in done.err
     assert "// mine" in cli.config.read_text()
     updated = entry(cli, "files")
-    assert updated["args"] == ["-y", "@modelcontextprotocol/server-filesystem@2.0.0", "/a"]
+    assert updated["args"] == ["-y", "@modelcontextprotocol/server-filesystem@2.0.0", directory]
     assert updated["timeout"] == {"tools": "5m"}
     assert updated["description"].startswith("mine: ")
     assert updated["x-registry"]["version"] == "2.0.0"
