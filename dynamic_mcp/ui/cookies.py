@@ -74,11 +74,16 @@ class PageNotice(Struct, frozen=True):
 
 
 class Cookies:
-    """Seals and opens the cookies of the page of one config; `is_secure` says whether it is reached over HTTPS."""
+    """Seals and opens the cookies of the page of one config; `is_secure` says whether it is reached over HTTPS.
 
-    def __init__(self, key: bytes, config: str, *, is_secure: bool) -> None:
+    `path` is that of the page. Browsers send cookies to all ports of a host, so what else runs there gets them only
+    at this path.
+    """
+
+    def __init__(self, key: bytes, config: str, path: str, *, is_secure: bool) -> None:
         self._cipher = AESGCM(key)
         self._is_secure = is_secure
+        self._path = "/" if is_secure else path  # the prefix is for no other
         # cookies do not tell ports apart, and with this prefix, other hosts of the domain cannot set one
         # (RFC 6265bis, section 4.1.3.2)
         mark = sha256(config.encode("utf-8", "replace")).hexdigest()[:8]
@@ -123,7 +128,10 @@ class Cookies:
 
     def _header(self, name: str, text: str, lifetime: str) -> tuple[bytes, bytes]:
         secure = "; Secure" if self._is_secure else ""
-        return b"set-cookie", f"{name}={text}; Path=/; {lifetime}; HttpOnly; SameSite=Strict{secure}".encode()
+        return (
+            b"set-cookie",
+            f"{name}={text}; Path={self._path}; {lifetime}; HttpOnly; SameSite=Strict{secure}".encode(),
+        )
 
     def _read(self, head: RequestHead, name: str, kind: type[T]) -> T | None:
         text = head.headers.get(b"cookie", b"").decode("latin-1")

@@ -52,9 +52,13 @@ class PersonClient:
         return ViewedGroup(self._proxy.view_for(self._session)[name], self._session)
 
     async def begin(self) -> None:
-        if self._beginning is None:
-            self._beginning = asyncio.create_task(self._begin(), name="beginning of a person's session")
-        await asyncio.shield(self._beginning)
+        self._in_flight += 1
+        try:
+            if self._beginning is None:
+                self._beginning = asyncio.create_task(self._begin(), name="beginning of a person's session")
+            await asyncio.shield(self._beginning)
+        finally:
+            self._in_flight -= 1
 
     async def explain_search(self, query: str, *, group: str = "") -> SearchExplanation:
         await self.begin()
@@ -97,10 +101,12 @@ class PersonClient:
 class Persons:
     """The sessions of all people at the page."""
 
-    def __init__(self, proxy: Proxy, now: Callable[[], float]) -> None:
+    def __init__(self, proxy: Proxy, now: Callable[[], float], *, away_after_s: float = AWAY_AFTER_S) -> None:
         self._proxy = proxy
         self._now = now
+        self._away_after_s = away_after_s
         self._clients: dict[Authentication, PersonClient] = {}
+        self._timer: asyncio.TimerHandle | None = None
 
     def find(self, authentication: Authentication, address: str) -> PersonClient:
         """Return the session of a person, which may be new."""
@@ -110,15 +116,28 @@ class Persons:
             client = PersonClient(self._proxy, authentication, address)
         self._clients[authentication] = client  # the last used one last
         client.used_at = self._now()
+        self._look_later()
         return client
 
     def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         for client in self._clients.values():
             client.close()
         self._clients.clear()
 
+    def _look_later(self) -> None:
+        """Have those who stay away end also if nobody else comes."""
+        if self._timer is None and self._clients:
+            self._timer = asyncio.get_running_loop().call_later(self._away_after_s, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        self._end_idle()
+        self._look_later()
+
     def _end_idle(self) -> None:
-        idle_since = self._now() - AWAY_AFTER_S
+        idle_since = self._now() - self._away_after_s
         for authentication, client in [*self._clients.items()]:
             if client.is_in_use or (client.used_at > idle_since and len(self._clients) < _MOST_PERSONS):
                 continue

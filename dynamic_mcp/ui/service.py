@@ -162,7 +162,7 @@ class UiService:
             return self._send_static("/".join(parts[1:]))
         query = _read_pairs(head.target.partition(b"?")[2])
         if query is None:
-            return self._refuse("it has too many fields", status=400)
+            return self._refuse_fields()
         if parts == ("login",) and "link" in query:
             return await self._open_link(head, query["link"])
         if parts == ("login", "sign-on"):
@@ -194,7 +194,7 @@ class UiService:
             return refused
         form, query = _read_pairs(request.body), _read_pairs(head.target.partition(b"?")[2])
         if form is None or query is None:
-            return self._refuse("it has too many fields", status=400)
+            return self._refuse_fields()
         if parts == ("login",):
             return await self._log_in(head, form.get("token", "").strip())
         identity = await self._identify(head)
@@ -275,7 +275,8 @@ class UiService:
         if isinstance(found, Authentication):
             return self._begin(head, structs.replace(self._new_login("token"), token=token))
         why = found.why if isinstance(found, AuthRejection) else "it cannot be checked now"
-        return _html(self._render_login(head, f"The token is refused: {why}.", is_error=True), status=403)
+        refused = _html(self._render_login(head, f"The token is refused: {why}.", is_error=True), status=403)
+        return AuthRejection.of(refused, why, found.provider) if isinstance(found, AuthRejection) else refused
 
     def _begin(self, head: RequestHead, login: PageLogin) -> Response:
         cookie = self._cookies_for(head).keep_login(login)
@@ -348,10 +349,14 @@ class UiService:
             return self._refuse("a form of another origin cannot act here")
         return None
 
-    def _refuse(self, why: str, *, status: int = 403) -> Response:
-        values = {"error": why, "hint": ""}
-        body = self._renderer.render("refused.html", {**self._plain_values(), **values})
-        return AuthRejection.of(_html(body, status=status), why)
+    def _refuse(self, why: str) -> Response:
+        return AuthRejection.of(self._show_refusal(why, 403), why)
+
+    def _refuse_fields(self) -> Response:
+        return self._show_refusal("it has too many fields", 400)
+
+    def _show_refusal(self, why: str, status: int) -> Response:
+        return _html(self._renderer.render("refused.html", {**self._plain_values(), "error": why}), status=status)
 
     # --- answers ---------------------------------------------------------------------------------------
 
@@ -458,7 +463,7 @@ class UiService:
         if cookies is None:
             replicas = self._proxy.replicas
             key = load_key(self._state_folder) if replicas is None else replicas.derive_key(_COOKIES)
-            cookies = self._cookies[place] = Cookies(key, self._config_id, is_secure=is_secure)
+            cookies = self._cookies[place] = Cookies(key, self._config_id, f"{self._root}{PATH}", is_secure=is_secure)
         return cookies
 
     # --- events ----------------------------------------------------------------------------------------

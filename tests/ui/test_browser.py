@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -101,6 +102,45 @@ async def test_the_first_tab_skips_the_navigation(program: Program) -> None:
         await visitor.page.keyboard.press("Enter")
 
         assert await visitor.page.evaluate("document.activeElement.id") == "main"
+
+
+# Clicks on what has come in the place of a list of calls, as the second click of two would.
+CLICK_AGAIN = """() => {
+    const before = document.getElementById("waiting");
+    new MutationObserver((_, observer) => {
+        const now = document.getElementById("waiting");
+        if (now === before) return;
+        observer.disconnect();
+        document.documentElement.dataset.clicked = "again";
+        [...now.querySelectorAll("button")].find((each) => each.textContent === "Allow once").click();
+    }).observe(document.querySelector("main"), {childList: true});
+}"""
+
+
+async def test_a_second_click_does_not_decide_about_the_call_that_has_moved_up(tmp_path: Path) -> None:
+    servers = {"desk": {**DESK, "approve": ["*"]}}
+    async with (
+        page_of(tmp_path, servers) as program,
+        HttpClient(program[0].url) as http,
+        visiting(*program) as visitor,
+    ):
+        client = McpClient(http)
+        await client.initialize()
+        async with asyncio.TaskGroup() as tasks:
+            calls = [tasks.create_task(client.call("desk", "find_file", {"name": f"{name}-letter"})) for name in "ab"]
+            await visitor.open("/approvals")
+            await visitor.says("2 waiting", ".side nav")
+            await visitor.open("/approvals")
+            await visitor.page.evaluate(CLICK_AGAIN)
+
+            await visitor.page.get_by_role("button", name="Allow once").first.click()
+            await visitor.page.wait_for_selector("html[data-clicked=again]")
+            await visitor.says("1 waiting", ".side nav")
+            await visitor.open("/approvals")
+            await visitor.page.get_by_role("button", name="Deny").click()
+
+            await visitor.says("is denied", ".notice")
+        assert sorted("letter" in str(each.result()) for each in calls) == [False, True]
 
 
 # --- every page -------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from dynamic_mcp.config.auth import BearerAuth
 from dynamic_mcp.config.http import Http
 from dynamic_mcp.config.ui import Ui
 from dynamic_mcp.errors import InvalidArguments
+from dynamic_mcp.face.http.authenticator import AuthRejection
 from dynamic_mcp.ui.cookies import IDLE_S, LONGEST_S
 from dynamic_mcp.ui.links import VALID_S
 from dynamic_mcp.ui.section import PageRedirect, PageSection, PageView, Reply, Visit
@@ -141,6 +142,15 @@ async def test_a_wrong_token_is_refused_and_says_nothing_of_it(tmp_path: Path) -
             assert not browser.cookies
 
 
+async def test_a_wrong_token_is_recorded_as_any_other(tmp_path: Path) -> None:
+    async with site_of(tmp_path) as site:
+        secured(site)
+
+        answer = await site.browser().post("/ui/login", {"token": "wrong-token-0123456789abc"})
+
+        assert isinstance(answer.response, AuthRejection)
+
+
 async def test_a_login_ends_after_a_time_without_use_and_after_a_week_at_most(tmp_path: Path) -> None:
     async with site_of(tmp_path) as site:
         idle, busy = await site.local_user(), await site.local_user()
@@ -185,12 +195,12 @@ async def test_logging_out_ends_the_login_of_this_browser(tmp_path: Path) -> Non
 async def test_cookies_cannot_be_read_by_scripts_nor_sent_by_other_sites(tmp_path: Path) -> None:
     async with site_of(tmp_path) as site:
         answer = await site.browser().get(site.make_link(), site="none")
-        assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= {*answer.headers["set-cookie"].split("; ")}
+        assert {"HttpOnly", "SameSite=Strict", "Path=/ui"} <= {*answer.headers["set-cookie"].split("; ")}
 
         site.configure(base_url="https://mcp.example.com")
         answer = await site.browser().get(site.make_link(), site="none")
         assert answer.headers["set-cookie"].startswith("__Host-")
-        assert "Secure" in answer.headers["set-cookie"].split("; ")
+        assert {"Secure", "Path=/"} <= {*answer.headers["set-cookie"].split("; ")}
 
 
 async def test_a_link_of_another_site_goes_on_by_itself_so_that_the_cookie_comes_along(tmp_path: Path) -> None:

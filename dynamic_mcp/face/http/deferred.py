@@ -186,10 +186,13 @@ class PageReceiver:
         """Send the pieces of a stream; one to a client that does not read ends."""
         exchange = self._exchange
         exchange.start(with_headers(stream, self._cors))
-        async for piece in stream.pieces:
-            if exchange.buffered_bytes() > _MAX_PAGE_BYTES:
-                break
-            exchange.write(piece)
+        try:
+            async for piece in stream.pieces:
+                if exchange.buffered_bytes() > _MAX_PAGE_BYTES:
+                    break
+                exchange.write(piece)
+        except Exception:
+            log.exception("a bug: the events of a page failed")
         exchange.end()
 
     def _respond(self, response: Response) -> None:

@@ -9,6 +9,16 @@ const say = (text) => { const said = document.getElementById("said"); if (said) 
 
 // --- parts ------------------------------------------------------------------------------------------------
 
+// When parts were exchanged: a click that follows at once was meant for what was there before.
+const swapTimes = new WeakMap();
+const MEANT_AFTER_MS = 500;
+function isTooSoon(form) {
+  for (let each = form; each; each = each.parentElement) {
+    if (performance.now() - (swapTimes.get(each) ?? -Infinity) < MEANT_AFTER_MS) return true;
+  }
+  return false;
+}
+
 function swap(id, text) {
   const old = document.getElementById(id);
   if (!old) return;
@@ -17,9 +27,10 @@ function swap(id, text) {
   const mark = focused && (focused.id || focused.getAttribute("href") || focused.name);
   const box = document.createElement("template");
   box.innerHTML = html.createHTML(text);
+  const now = box.content.getElementById(id);
+  if (!now) return showNotice("!That cannot be shown here. Reload the page."); // an answer that is no part of it
   old.replaceWith(box.content);
-  const now = document.getElementById(id);
-  if (!now) return;
+  swapTimes.set(now, performance.now());
   for (const each of opened) document.getElementById(each)?.setAttribute("open", "");
   if (mark) {
     const again = [...now.querySelectorAll("a, button, input, select, textarea, [tabindex]")];
@@ -98,6 +109,7 @@ function listen() {
   });
   stream.addEventListener("error", () => { root.dataset.stream = "closed"; });
   window.addEventListener("pagehide", () => stream.close());
+  window.addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); }); // the stream has ended
 }
 
 // --- forms ------------------------------------------------------------------------------------------------
@@ -121,13 +133,18 @@ async function send(form, button, part) {
     showNotice("!The server did not answer. Try again.");
   } finally {
     button?.removeAttribute("aria-busy");
+    sent.delete(form);
   }
 }
 
+const sent = new WeakSet();
 document.addEventListener("submit", (event) => {
   const form = event.target;
+  // a second click does not act a second time, nor on what has come in the place of what was there
+  if (form.method === "post" && (sent.has(form) || isTooSoon(form))) return event.preventDefault();
   const question = event.submitter?.dataset.confirm;
   if (question && !confirm(question)) return event.preventDefault();
+  if (form.method === "post") sent.add(form);
   const part = event.submitter?.dataset.part || form.dataset.part;
   if (!part) return;
   event.preventDefault();
