@@ -15,6 +15,7 @@ from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.oauth.browser import has_browser, open_file
 from dynamic_mcp.observe.proxies import ProxyRegistry, RunningProxy
 from dynamic_mcp.system import paths
+from dynamic_mcp.system.extras import install_hint
 from dynamic_mcp.ui.links import PageLinks
 
 if TYPE_CHECKING:
@@ -31,8 +32,7 @@ def open_page(context: Invocation, *, opens_browser: bool) -> int:
     if config.ui is False:
         raise DynamicMcpError(f"`{config.file}` turns the page off", hint="remove `ui` from its `settings`")
     if importlib.util.find_spec("jinja2") is None:
-        hint = "install `dynamic-mcp-proxy[ui]`, or `jinja2` beside it"
-        raise DynamicMcpError("the page needs the extra `ui`", hint=hint)
+        raise DynamicMcpError("the page needs the package `jinja2`", hint=install_hint("ui"))
     page = _PageOpener(context, config, opens_browser=opens_browser)
     url = None if context.is_alone else _find_http(config) or run(_ask_daemon(context, config))
     if url is not None:

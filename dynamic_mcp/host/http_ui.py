@@ -16,6 +16,7 @@ from dynamic_mcp.face.http.authenticator import Authenticator, Page, PageRequest
 from dynamic_mcp.face.http.exchange import Response
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.system import paths
+from dynamic_mcp.system.extras import install_hint
 
 if TYPE_CHECKING:
     from dynamic_mcp.ui.service import UiService
@@ -24,7 +25,6 @@ log = logging.getLogger("dynamic_mcp")
 
 PATH = b"/ui"
 _TEXT = ((b"content-type", b"text/plain; charset=utf-8"),)
-_NO_EXTRA = b"The page needs the extra `ui`: pip install 'dynamic-mcp[ui]'\n"
 _UPGRADED = b"dynamic-mcp was upgraded: restart it to see the page\n"
 
 
@@ -58,7 +58,7 @@ class UiPages:
                 self._service = self._load()
             except ImportError as exc:
                 log.warning("the page cannot be served: %s", exc)
-                return _refuse(_NO_EXTRA)
+                return _refuse(f"the page needs the package `jinja2`: {install_hint('ui')}\n".encode())
             except Upgraded:
                 return _refuse(_UPGRADED)
             self._service.configure(*self._version)

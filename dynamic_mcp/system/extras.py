@@ -18,6 +18,7 @@ PACKAGES = {
     "keyring": ("keyring",),
     "otel": ("opentelemetry-exporter-otlp-proto-http", "opentelemetry-sdk"),
     "scripts": ("pydantic-monty-client", "pydantic-monty-runtime"),
+    "ui": ("jinja2",),
 }
 # Cache directories of runners: uvx, `uv run --with`, npx.
 _CACHES = frozenset(("archive-v0", "builds-v0", "environments-v2", "_npx"))

@@ -21,6 +21,7 @@ from dynamic_mcp.config.http import Http
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.face.http.authenticator import Authenticator, PageRequest
 from dynamic_mcp.face.http.exchange import RequestHead
+from dynamic_mcp.system.decoding import decode_as
 
 CALLBACK = "login/callback"
 _METADATA = b"/.well-known/oauth-authorization-server"
@@ -73,7 +74,7 @@ class SingleSignOn:
             body = msgspec.json.encode(metadata)
             headers = {b"content-type": b"application/json"}
             answer = await self._send(head, "POST", endpoints.registration_endpoint, body, headers)
-            self._client_id = msgspec.json.decode(answer, type=_Registered).client_id
+            self._client_id = decode_as(answer, _Registered).client_id
         pending = SignOnAttempt(secrets.token_urlsafe(24), secrets.token_urlsafe(48), self._client_id)
         challenge = urlsafe_b64encode(sha256(pending.verifier.encode()).digest()).rstrip(b"=").decode()
         query = {
@@ -114,10 +115,10 @@ class SingleSignOn:
     async def _ask_for_tokens(self, head: RequestHead, fields: Mapping[str, str]) -> SignOnTokens:
         endpoints = await self._find_endpoints(head)
         answer = await self._send(head, "POST", endpoints.token_endpoint, urlencode(fields).encode(), _FORM)
-        return msgspec.json.decode(answer, type=SignOnTokens)
+        return decode_as(answer, SignOnTokens)
 
     async def _find_endpoints(self, head: RequestHead) -> _Endpoints:
-        return msgspec.json.decode(await self._send(head, "GET", _METADATA.decode(), b"", {}), type=_Endpoints)
+        return decode_as(await self._send(head, "GET", _METADATA.decode(), b"", {}), _Endpoints)
 
     async def _send(
         self, head: RequestHead, method: str, url: str, body: bytes, headers: Mapping[bytes, bytes]

@@ -8,10 +8,10 @@ from functools import cache
 from importlib.resources import files
 from pathlib import PurePath
 
-import msgspec
 from msgspec import Struct
 
 from dynamic_mcp.config.resolved import Program
+from dynamic_mcp.system.decoding import decode_as
 
 # A version or a tag after the name of a package; the `@` of a scope comes first and is kept.
 _VERSION = re.compile(r"(?<=.)(?:@|==|\[)[^/\\]*$")
@@ -53,4 +53,4 @@ def _package_names(words: Iterable[str]) -> Iterable[str]:
 @cache
 def _read_profiles() -> tuple[KnownProgram, ...]:
     data = files(__package__).joinpath("profiles.json").read_bytes()
-    return msgspec.json.decode(data, type=tuple[KnownProgram, ...])
+    return decode_as(data, tuple[KnownProgram, ...])
