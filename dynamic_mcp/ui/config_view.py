@@ -90,6 +90,7 @@ class ConfigSection(PageSection):
     def __init__(self, context: UiContext) -> None:
         super().__init__(context)
         self._findings: Memo[list[Finding]] = Memo()
+        self._masked = Memo[tuple[str, str]]()
 
     def is_for(self, visit: Visit) -> bool:
         return visit.is_operator
@@ -119,7 +120,7 @@ class ConfigSection(PageSection):
     async def _show(self, tried: str | None = None, preview: ConfigPreview | None = None) -> PageView:
         config, state_folder = self.context.config, self.context.state_folder
         (text, error), in_use, findings = await asyncio.gather(
-            asyncio.to_thread(_read_masked, config.file),
+            asyncio.to_thread(self._read_masked, config.file),
             asyncio.to_thread(_find_in_use, state_folder, config.file),
             asyncio.to_thread(self._find_findings, config, self._catalogs()),
         )
@@ -139,6 +140,9 @@ class ConfigSection(PageSection):
             "most": _MOST_NAMES,
         }
         return PageView("config.html", "Config", values)
+
+    def _read_masked(self, file: Path) -> tuple[str, str]:
+        return self._masked.find((), (file, stamp_of(file)), lambda: _read_masked(file))
 
     def _find_findings(self, config: Config, catalogs: Mapping[str, Catalog]) -> list[Finding]:
         def find() -> list[Finding]:
