@@ -102,6 +102,7 @@ class UiService:
         self._sections: dict[str, PageSection] = {}
         self._cookies: dict[tuple[Replicas | None, bool], Cookies] = {}
         self._streams = 0
+        self._turns = asyncio.Lock()
         self._is_served = False
 
     def configure(self, config: Config, http: Http, authenticator: Authenticator, base_url: str) -> None:
@@ -179,12 +180,14 @@ class UiService:
             return self._redirect(head, PageRedirect(""), self._keep(identity, head))
         name = parts[0] if parts else NowSection.name
         section = self._find_section(name, visit)
+        await self._take_turn()
         try:
             reply = None if section is None else await section.show(visit, *parts[1:])
         except DynamicMcpError as exc:
             reply = PageView("error.html", "That did not work", {"error": exc.message, "hint": exc.hint}, 400)
         if reply is None:
             reply = PageView("error.html", "Not found", {"error": "there is no such page", "hint": ""}, 404)
+        await self._take_turn()
         return self._answer(reply, visit, identity, head, name)
 
     async def _post(self, parts: tuple[str, ...], request: PageRequest) -> Response:
@@ -214,7 +217,13 @@ class UiService:
             reply = PageRedirect(form.get("back", parts[0] if parts else ""), text, is_error=True)
         if reply is None:
             reply = PageView("error.html", "Not found", {"error": "there is no such action", "hint": ""}, 404)
+        await self._take_turn()
         return self._answer(reply, visit, identity, head, parts[0] if parts else "")
+
+    async def _take_turn(self) -> None:
+        """Go on in a turn of the loop in which no other page does, so that calls wait for one at most."""
+        async with self._turns:
+            await asyncio.sleep(0)
 
     def _find_section(self, name: str, visit: Visit) -> PageSection | None:
         section = self._sections.get(name)
