@@ -14,13 +14,13 @@ from msgspec import Meta, Struct, field
 from msgspec.structs import force_setattr, replace
 
 from dynamic_mcp.config.access import Access, Profile, ToolEffects
-from dynamic_mcp.config.confinement import ConfinedChild
 from dynamic_mcp.config.rules import Policy
 from dynamic_mcp.config.section import Everyday, Private, Section
 from dynamic_mcp.config.types import DirectTools, Duration, Globs, IdleTime, PathText, Port, Text, Url
 from dynamic_mcp.identity import LOCAL, Principal
 
 if TYPE_CHECKING:  # read where a config has them
+    from dynamic_mcp.config.confinement import ConfinedChild
     from dynamic_mcp.config.http import Http
     from dynamic_mcp.config.secret_programs import SecretLookups
     from dynamic_mcp.config.ui import Ui
@@ -128,7 +128,7 @@ class Confinement(Protocol):
 
     def start(
         self, program: "Program", environment: Mapping[str, str], *, stdin: int, stdout: int, stderr: int
-    ) -> ConfinedChild:
+    ) -> "ConfinedChild":
         """Start a program, in a session of its own. May block. Raises CannotConfine, OSError and ValueError."""
         ...
 

@@ -91,6 +91,7 @@ class ConfigSection(PageSection):
         super().__init__(context)
         self._findings: Memo[list[Finding]] = Memo()
         self._masked = Memo[tuple[str, str]]()
+        self._in_use = Memo[ConfigInUse]()
 
     def is_for(self, visit: Visit) -> bool:
         return visit.is_operator
@@ -121,7 +122,7 @@ class ConfigSection(PageSection):
         config, state_folder = self.context.config, self.context.state_folder
         (text, error), in_use, findings = await asyncio.gather(
             asyncio.to_thread(self._read_masked, config.file),
-            asyncio.to_thread(_find_in_use, state_folder, config.file),
+            asyncio.to_thread(self._find_in_use, state_folder, config.file),
             asyncio.to_thread(self._find_findings, config, self._catalogs()),
         )
         shown = text if tried is None else tried
@@ -140,6 +141,10 @@ class ConfigSection(PageSection):
             "most": _MOST_NAMES,
         }
         return PageView("config.html", "Config", values)
+
+    def _find_in_use(self, state_folder: Path, file: Path) -> ConfigInUse:
+        published = stamp_of(state_folder / "running" / f"{os.getpid()}.json")
+        return self._in_use.find((), (file, published), lambda: _find_in_use(state_folder, file))
 
     def _read_masked(self, file: Path) -> tuple[str, str]:
         return self._masked.find((), (file, stamp_of(file)), lambda: _read_masked(file))
