@@ -18,7 +18,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from dynamic_mcp.config.confinement import CannotConfine
-from dynamic_mcp.features.sandbox.places import SYSTEM, SYSTEM_DIRECTORIES, Places
+from dynamic_mcp.features.sandbox.places import SYSTEM, SYSTEM_DIRECTORIES, Places, is_device
 from dynamic_mcp.system import paths
 
 assert sys.platform == "linux"
@@ -146,7 +146,7 @@ def list_mounts(places: Places, *, reads_all: bool) -> list[Mount]:
     read = [*_SHOWN, *(filter(_is_hidden, places.read) if reads_all else places.read)]
     wanted = [(each, "--ro-bind") for each in read if not _is_of_system(each)]
     wanted += [(each, "--bind") for each in places.write]
-    wanted = [(each, "--dev-bind" if each.startswith("/dev/") else option) for each, option in wanted]
+    wanted = [(each, "--dev-bind" if is_device(each) else option) for each, option in wanted]
     for place, option in wanted:
         source = os.path.realpath(place)
         if Path(source).exists():

@@ -42,7 +42,7 @@ _INTERPRETERS = ("python", "node", "deno", "bun", "ruby", "perl", "php", "sh", "
 _PROJECT_FILES = ("package.json", "pyproject.toml", "node_modules")
 _HIGHEST_PROJECT = 5
 # A sandbox has its own.
-_OF_KERNEL = ("/dev/", "/proc/", "/sys/")
+_OF_KERNEL = ("/proc/", "/sys/")
 _SHEBANG_BYTES = 256
 _MOST_SHEBANGS = 3
 
@@ -177,8 +177,14 @@ def _paths_in(args: Iterable[str]) -> Iterator[str]:
     """Yield the absolute paths among arguments, also those after a `=`."""
     for each in args:
         text = each if each.startswith("/") else each.partition("=")[2]
-        if text.startswith("/") and not text.startswith(_OF_KERNEL):
-            yield os.path.normpath(text)
+        path = os.path.normpath(text)
+        if path.startswith("/") and not path.startswith(_OF_KERNEL) and not is_device(path):
+            yield path
+
+
+def is_device(path: str) -> bool:
+    """Return whether a path is among the devices; the files in memory beside them are files."""
+    return path.startswith("/dev/") and not path.startswith("/dev/shm/")  # noqa: S108 - nothing is made there
 
 
 def _existing(places: Iterable[str]) -> Iterator[str]:

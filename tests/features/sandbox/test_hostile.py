@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -87,6 +88,19 @@ def test_a_program_writes_in_its_own_places(scene: Scene) -> None:
     assert result == {"code": 0, "stdout": "2\n", "stderr": ""}
     assert (scene.inside / "here").read_text() == "1"
     assert (scene.inside / "here").stat().st_mtime == 5
+
+
+@needs_bubblewrap
+@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="this machine has no /dev/shm")  # noqa: S108
+def test_files_in_memory_that_it_may_read_stay_as_they_are(scene: Scene) -> None:
+    with tempfile.NamedTemporaryFile(dir="/dev/shm", mode="w+") as file:
+        file.write("kept")
+        file.flush()
+        Path(file.name).chmod(0o666)
+        code = f"print(open({file.name!r}).read(), flush=True); open({file.name!r}, 'w')"
+        result = scene.run({"read": [file.name], "hosts": []}, PYTHON, ["-c", code])
+        assert (result["stdout"], result["code"]) == ("kept\n", 1), result
+        assert Path(file.name).read_text() == "kept"
 
 
 @needs_bubblewrap
