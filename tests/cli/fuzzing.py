@@ -58,10 +58,12 @@ def _options() -> Iterator[tuple[str, list[str]]]:
         for name in commands.list_commands(context):
             command = commands.get_command(context, name)
             assert command is not None
+            if name == "ui":  # goes on until it is interrupted
+                continue
             inner = list(command.commands.values()) if isinstance(command, click.Group) else [command]
             options = [param for each in inner for param in each.params if isinstance(param, click.Option)]
             words = [word for option in options for word in option.opts]
-            # these go on until they are interrupted
+            # so do these
             yield name, sorted({*words, "--help"} - {"-f", "--follow", "-w", "--watch", "--http"})
 
 

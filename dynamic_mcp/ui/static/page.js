@@ -31,6 +31,8 @@ function swap(id, text) {
   if (!now) return showNotice("!That cannot be shown here. Reload the page."); // an answer that is no part of it
   old.replaceWith(box.content);
   swapTimes.set(now, performance.now());
+  now.classList.add("swapped");
+  setTimeout(() => now.classList.remove("swapped"), MEANT_AFTER_MS);
   for (const each of opened) document.getElementById(each)?.setAttribute("open", "");
   if (mark) {
     const again = [...now.querySelectorAll("a, button, input, select, textarea, [tabindex]")];

@@ -16,13 +16,20 @@ if sys.platform != "linux":
 
 from dynamic_mcp.features.sandbox import bubblewrap
 
+
+def runs(command: str) -> bool:
+    """Return whether a command is there, and is not the shim of one that is not installed."""
+    file = shutil.which(command)
+    return file is not None and subprocess.run([file, "--version"], capture_output=True, check=False).returncode == 0
+
+
 pytestmark = [
     pytest.mark.full,
     pytest.mark.timeout(600),
     pytest.mark.skipif(bool(bubblewrap.explain_missing()), reason=bubblewrap.explain_missing() or "-"),
 ]
 needs_npx = pytest.mark.skipif(shutil.which("npx") is None, reason="there is no `npx`")
-needs_uvx = pytest.mark.skipif(shutil.which("uvx") is None, reason="there is no `uvx`")
+needs_uvx = pytest.mark.skipif(not runs("uvx"), reason="there is no `uvx` that runs")
 BOUND_S = 300
 
 
