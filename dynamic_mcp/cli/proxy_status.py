@@ -29,9 +29,8 @@ from dynamic_mcp.system import paths
 from dynamic_mcp.system.processes import (
     MemoryUse,
     ProcessInfo,
-    list_family,
     measure_memory,
-    measure_tree,
+    measure_servers,
     read_processes,
 )
 from dynamic_mcp.system.text import one_line, pluralize
@@ -74,12 +73,11 @@ def show_status(context: Invocation, *, is_watching: bool) -> int:
 
 
 def _measure(running: RunningProxy, table: Mapping[int, ProcessInfo]) -> _MeasuredProxy:
-    """Measure a proxy and its servers. A pid that is no longer a descendant of the proxy has been reused."""
-    family = list_family(running.pid, table)
-    pids = [each.pid for group in running.status.groups for each in group.instances if each.pid in family]
-    trees = {pid: measure_tree(pid, table) for pid in pids if pid is not None}
+    servers = (each.pid for group in running.status.groups for each in group.instances)
     workers = [each.pid for each in running.status.workers]
-    return _MeasuredProxy(running, measure_memory(running.pid, table, workers), trees)
+    return _MeasuredProxy(
+        running, measure_memory(running.pid, table, workers), measure_servers(running.pid, servers, table)
+    )
 
 
 def _show(out: Output, proxies: list[_MeasuredProxy], config: Path | None, rates: CallRates | None = None) -> None:

@@ -38,6 +38,15 @@ def measure_memory(pid: int, table: Mapping[int, ProcessInfo], workers: Iterable
     return MemoryUse(own, measure_tree(pid, table) - own)
 
 
+def measure_servers(pid: int, servers: Iterable[int | None], table: Mapping[int, ProcessInfo]) -> dict[int, int]:
+    """Return the memory of each server of a proxy with its descendants, in bytes, by its pid.
+
+    A pid that is no longer a descendant of the proxy has been reused, and is left out.
+    """
+    family = list_family(pid, table)
+    return {each: measure_tree(each, table) for each in servers if each is not None and each in family}
+
+
 def measure_tree(pid: int, table: Mapping[int, ProcessInfo]) -> int:
     """Return the memory of a process together with its descendants, in bytes."""
     return sum(table[each].resident for each in list_family(pid, table))

@@ -28,10 +28,8 @@ from dynamic_mcp.proxy.known_clients import find_title
 from dynamic_mcp.proxy.status import read_groups, read_session, read_status
 from dynamic_mcp.system.processes import (
     MemoryUse,
-    ProcessInfo,
-    list_family,
     measure_memory,
-    measure_tree,
+    measure_servers,
     read_processes,
 )
 from dynamic_mcp.system.text import one_line
@@ -246,16 +244,10 @@ def _measure(folder: Path, own: RunningProxy, *, measures: bool) -> Measured:
     trees: dict[int, int] = {}
     memory: dict[int, MemoryUse | None] = {}
     for each in listed:
-        trees |= _measure_servers(each, table)
+        servers = (instance.pid for group in each.status.groups for instance in group.instances)
+        trees |= measure_servers(each.pid, servers, table)
         memory[each.pid] = measure_memory(each.pid, table, [worker.pid for worker in each.status.workers])
     return Measured(tuple(listed), memory, trees)
-
-
-def _measure_servers(proxy: RunningProxy, table: Mapping[int, ProcessInfo]) -> dict[int, int]:
-    """Return the memory of each server by its pid. A pid that is no descendant of the proxy has been reused."""
-    family = list_family(proxy.pid, table)
-    pids = [each.pid for group in proxy.status.groups for each in group.instances if each.pid in family]
-    return {pid: measure_tree(pid, table) for pid in pids if pid is not None}
 
 
 def _is_this(proxy: RunningProxy) -> bool:
@@ -321,28 +313,26 @@ def _copy_row(group: GroupStatus, instance: InstanceStatus, trees: Mapping[int, 
 
 
 def _cut_session(row: SessionRow, space: ByteBudget) -> SessionRow:
-    def cut(text: str, longest: int = _LONGEST_NAME) -> str:
-        return space.take(one_line(text, longest), longest)[0]
-
     return structs.replace(
         row,
-        title=cut(row.title),
-        name=cut(row.name),
-        version=cut(row.version),
-        person=cut(row.person),
-        directory=cut(row.directory, _LONGEST_DIRECTORY),
-        scope=cut(row.scope),
+        title=_cut(row.title, space),
+        name=_cut(row.name, space),
+        version=_cut(row.version, space),
+        person=_cut(row.person, space),
+        directory=_cut(row.directory, space, _LONGEST_DIRECTORY),
+        scope=_cut(row.scope, space),
     )
 
 
 def _cut_copy(row: CopyRow, space: ByteBudget) -> CopyRow:
-    def cut(text: str, longest: int = _LONGEST_NAME) -> str:
-        return space.take(one_line(text, longest), longest)[0]
-
     return structs.replace(
         row,
-        person=cut(row.person),
-        shared_by=cut(row.shared_by),
-        reason=cut(row.reason, _LONGEST_REASON),
-        copies=cut(row.copies, _LONGEST_REASON),
+        person=_cut(row.person, space),
+        shared_by=_cut(row.shared_by, space),
+        reason=_cut(row.reason, space, _LONGEST_REASON),
+        copies=_cut(row.copies, space, _LONGEST_REASON),
     )
+
+
+def _cut(text: str, space: ByteBudget, longest: int = _LONGEST_NAME) -> str:
+    return space.take(one_line(text, longest), longest)[0]

@@ -215,12 +215,15 @@ class PrimitivePage:
         return PageView("primitive.html", primitive.title or primitive.name, values, 200 if error is None else 422)
 
     def _must_ask(self, arguments: Raw) -> bool:
-        judgement = self._group.judge(self._primitive.name) if self._primitive.kind == "tool" else None
+        judgement = self._judge()
         return judgement is not None and judgement.decide(arguments).must_ask
 
     def _list_rules(self) -> list[AskingRule]:
-        judgement = self._group.judge(self._primitive.name) if self._primitive.kind == "tool" else None
+        judgement = self._judge()
         return [] if judgement is None else _list_rules(judgement)
+
+    def _judge(self) -> Judgement | None:
+        return self._group.judge(self._primitive.name) if self._primitive.kind == "tool" else None
 
 
 def _list_rules(judgement: Judgement) -> list[AskingRule]:

@@ -318,7 +318,7 @@ class CallsSection(PageSection):
         records: list[Record] = []
         if visit.is_operator and call.row.at:
             records = await asyncio.to_thread(self._find_around, call, visit)
-        title = f"{one_line(call.row.what or call.row.event, 60)}"
+        title = one_line(call.row.what or call.row.event, 60)
         return PageView("calls_one.html", title, {"call": call, "records": _describe_records(records)})
 
     async def _export(self, visit: Visit, reader: IndexReader) -> Response:
