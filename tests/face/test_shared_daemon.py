@@ -233,10 +233,10 @@ def test_windows_go_on_after_an_upgrade_of_the_files_that_a_running_daemon_has_l
     older = Window(config, cwd=tmp_path)
     try:
         server = older.call("pid")
-        copy_program(installed, "2.0.0")
+        copy_program(installed, "2.0.10")  # Python tells files of the same second apart by their sizes
         newer = Window(config, cwd=tmp_path)
         try:
-            assert [older.version, newer.version] == ["1.0.0", "2.0.0"]
+            assert [older.version, newer.version] == ["1.0.0", "2.0.10"]
             assert newer.call("pid") != server
             while older.call("pid") == server:  # the daemon looks at its files every few seconds
                 time.sleep(0.1)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Route, expect
 
 from dynamic_mcp.system import paths
 from tests.fakes import text_of
@@ -171,9 +171,54 @@ async def test_a_call_is_allowed_by_the_keyboard_alone(tmp_path: Path) -> None:
             await page.keyboard.press("Tab")
             if (await page.evaluate("document.activeElement.textContent")).strip() == "Allow once":
                 break
+        await expect(page.locator(".swapped")).to_have_count(0)  # what has just come cannot be sent yet
         await page.keyboard.press("Enter")
 
         assert text_of((await call)["result"]) == "wrote /a"
+
+
+async def test_a_key_that_comes_too_early_is_answered_by_a_sentence(tmp_path: Path) -> None:
+    async with office(tmp_path) as at:
+        page = at.visitor.page
+        await at.visitor.open("/approvals")
+        await page.evaluate(
+            "new MutationObserver(() => document.querySelector('.swapped form[method=post] button')?.form.requestSubmit())"
+            ".observe(document.body, { childList: true, subtree: true })"
+        )
+        call = at.write("/a")
+        await at.visitor.says("nothing was sent")
+        await page.evaluate("location.reload()")
+        await page.get_by_role("button", name="Allow once").click()
+
+        assert text_of((await call)["result"]) == "wrote /a"
+
+
+async def test_a_part_into_which_somebody_goes_while_it_is_fetched_is_not_exchanged(tmp_path: Path) -> None:
+    async with office(tmp_path) as at:
+        page = at.visitor.page
+        call = at.write("/a")
+        await at.visitor.open()
+        button = page.get_by_role("button", name="Allow once")
+        await button.wait_for()
+        await expect(page.locator(".swapped")).to_have_count(0)
+        was_fetched, may_answer = asyncio.Event(), asyncio.Event()
+
+        async def answer_later(route: Route) -> None:
+            was_fetched.set()
+            await may_answer.wait()
+            await route.continue_()
+
+        await page.route(re.compile(r"/ui/?$"), answer_later)
+        other = at.write("/b")
+        await was_fetched.wait()
+        await button.focus()
+        may_answer.set()
+        await page.locator("#news:not([hidden])").wait_for()
+        assert await button.evaluate("(each) => document.activeElement === each")
+        await page.keyboard.press("Enter")
+
+        assert text_of((await call)["result"]) == "wrote /a"
+        other.cancel()
 
 
 async def test_a_call_is_allowed_and_a_tool_called_without_javascript(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ function swap(id, text) {
 async function fetchPart(id, url = location.href, options = {}) {
   const answer = await fetch(url, { ...options, headers: { "x-fragment": id, ...options.headers } });
   if (answer.status === 401) return location.reload();
+  if (options.isOurIdea && isBusy(document.getElementById(id))) return null; // somebody went there meanwhile
   const notice = answer.headers.get("x-notice");
   if (notice) showNotice(decodeURIComponent(notice));
   if (answer.status !== 204) swap(id, await answer.text());
@@ -73,7 +74,7 @@ async function showNews() {
 }
 
 function isBusy(part) {
-  return part.matches(":hover, :focus-within") || part.querySelector("dialog[open]") !== null;
+  return part?.matches(":hover, :focus-within") || part?.querySelector("dialog[open]") != null;
 }
 
 let changes = 0;
@@ -92,8 +93,7 @@ async function take(state) {
     let isHeld = [...document.querySelectorAll("[data-list]")].some((list) => !isEmpty(list));
     for (const each of document.querySelectorAll("[data-live], [data-list]")) {
       if (each.hasAttribute("data-list") && !isEmpty(each)) continue;
-      if (isBusy(each)) isHeld = true;
-      else if (each.id) await fetchPart(each.id);
+      if (isBusy(each) || (each.id && await fetchPart(each.id, location.href, { isOurIdea: true }) === null)) isHeld = true;
     }
     document.getElementById("news").hidden = !isHeld;
   }
@@ -143,7 +143,11 @@ const sent = new WeakSet();
 document.addEventListener("submit", (event) => {
   const form = event.target;
   // a second click does not act a second time, nor on what has come in the place of what was there
-  if (form.method === "post" && (sent.has(form) || isTooSoon(form))) return event.preventDefault();
+  if (form.method === "post" && sent.has(form)) return event.preventDefault();
+  if (form.method === "post" && isTooSoon(form)) {
+    showNotice("The page changed in that moment, so nothing was sent. Look again, then press it again.");
+    return event.preventDefault();
+  }
   const question = event.submitter?.dataset.confirm;
   if (question && !confirm(question)) return event.preventDefault();
   if (form.method === "post") sent.add(form);
