@@ -182,7 +182,7 @@ async def test_a_key_that_comes_too_early_is_answered_by_a_sentence(tmp_path: Pa
         page = at.visitor.page
         await at.visitor.open("/approvals")
         await page.evaluate(
-            "new MutationObserver(() => document.querySelector('.swapped form[method=post] button')?.form.requestSubmit())"
+            "new MutationObserver(() => document.querySelector('.swapped form[method=post]')?.requestSubmit())"
             ".observe(document.body, { childList: true, subtree: true })"
         )
         call = at.write("/a")
