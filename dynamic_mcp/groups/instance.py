@@ -12,7 +12,7 @@ import logging
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from msgspec import Raw
 
@@ -42,9 +42,11 @@ from dynamic_mcp.groups.users import Users
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.system.clock import Clock, LoopClock, wait_for_event
 from dynamic_mcp.system.text import pluralize
-from dynamic_mcp.upstream.any_link import AnyLink
 from dynamic_mcp.upstream.handshake import ServerInfo, result_of
 from dynamic_mcp.upstream.open import OpenLink, open_link
+
+if TYPE_CHECKING:  # an interface
+    from dynamic_mcp.upstream.any_link import AnyLink
 
 log = logging.getLogger(__name__)
 

@@ -20,13 +20,12 @@ from dynamic_mcp.errors import Upgraded
 from dynamic_mcp.features import table
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.host.serving_log import ServingLog
-from dynamic_mcp.proxy.first_client import wait_for_first_client, wait_for_greeting
 from dynamic_mcp.proxy.gates import load_gates
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.installation import Installation, guard_imports
 from dynamic_mcp.system.text import pluralize
-from dynamic_mcp.upstream.process.ending import terminate_all
+from dynamic_mcp.upstream.ending import terminate_all
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -229,7 +228,7 @@ class Serving:
     async def _publish(self) -> None:
         """Keep the entry in the registry of proxies up to date."""
         if self._kind == "stdio":  # its client connects at once, and is answered before more modules are loaded
-            await wait_for_greeting(self.proxy, _LISTED_WITHIN_S)
+            await self.proxy.wait_for_greeting(_LISTED_WITHIN_S)
         from dynamic_mcp.observe.proxies import ProxyRegistry
         from dynamic_mcp.proxy.status import read_status
 
@@ -260,7 +259,7 @@ class Serving:
 
     async def _watch_config(self) -> None:
         """Watch the config after the first client's answer, or after a while if no client initializes."""
-        await wait_for_first_client(self.proxy)
+        await self.proxy.wait_for_first_client()
         try:
             await self.reloader.watch.run()
         except (Upgraded, OSError) as exc:
@@ -273,7 +272,7 @@ class Serving:
 
         Rarely used modules are loaded on demand: this process ends with its client, which an upgrade restarts.
         """
-        await wait_for_first_client(self.proxy)
+        await self.proxy.wait_for_first_client()
         for load in self._loads():
             try:
                 load()  # takes a few milliseconds; a thread would slow the loop down for longer
@@ -293,7 +292,7 @@ class Serving:
     async def _load_modules(self) -> None:
         from dynamic_mcp.host.loading import load_modules  # not needed with a single client
 
-        await wait_for_first_client(self.proxy)
+        await self.proxy.wait_for_first_client()
         serves_http = self._overrides is not None or self.config.http is not None
         await load_modules(self.config, serves_http=serves_http, can_hand_over=self._can_hand_over)
         if self._owns_process:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from types import TracebackType
 
-from dynamic_mcp.upstream.process.ending import kill_all
+from dynamic_mcp.upstream.ending import kill_all
 
 if sys.platform == "win32":
     from dynamic_mcp.system.console_events import ConsoleEvents

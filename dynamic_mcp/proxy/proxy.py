@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import cache, cached_property, partial
@@ -69,6 +70,11 @@ if TYPE_CHECKING:  # loaded with the first request, message or server that needs
     from dynamic_mcp.proxy.transparent import Transparent
     from dynamic_mcp.proxy.upstream_messages import UpstreamMessages
     from dynamic_mcp.system.shared_store import SharedStore
+
+# Servers start first: what is not needed for that begins this long after a client was greeted; if no client says
+# hello, it begins after the other time.
+_SERVERS_FIRST_S = 0.5
+_HELLO_WITHIN_S = 5.0
 
 
 class Proxy:
@@ -550,6 +556,22 @@ class Proxy:
         self._subscriptions.add(client)
         self.is_initialized.set()
         self.changed.set()
+
+    async def wait_for_greeting(self, within_s: float) -> None:
+        """Wait until a client was greeted, for so many seconds at most."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self.is_initialized.wait()
+
+    async def wait_for_first_client(self) -> None:
+        """Wait until the first client has its answer, or for a while if none says hello.
+
+        What servers do not need begins after it.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_HELLO_WITHIN_S):
+                await self.is_initialized.wait()
+                await asyncio.sleep(_SERVERS_FIRST_S)
 
     def _describe(self, client: Client) -> dict[str, object]:
         """Return what all groups together are for a client."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from msgspec import Raw, Struct
 
@@ -14,10 +14,10 @@ from dynamic_mcp.errors import ErrorAnswer, ProtocolViolation
 from dynamic_mcp.mcp import revisions, wire
 from dynamic_mcp.mcp.revisions import NEWEST
 from dynamic_mcp.observe.log_output import group_logger
-from dynamic_mcp.upstream.any_link import AnyLink
 from dynamic_mcp.upstream.mask import mask_of
 
 if TYPE_CHECKING:
+    from dynamic_mcp.upstream.any_link import AnyLink
     from dynamic_mcp.upstream.link import Link
 
 log = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class ServerInfo(Struct, frozen=True):
         return wire.text(info.get("title")) or ""
 
 
-Opened = tuple[AnyLink, ServerInfo]
+Opened: TypeAlias = "tuple[AnyLink, ServerInfo]"
 
 
 def complete_info(info: Raw) -> Raw:

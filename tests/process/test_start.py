@@ -152,7 +152,7 @@ def test_what_only_a_login_needs_comes_with_the_first(modules: tuple[str, ...], 
 
 
 # Own modules that a start loads before the answer to `initialize`. It only ever gets smaller.
-MOST_AT_THE_START = 110 if sys.platform == "win32" else 109
+MOST_AT_THE_START = 106 if sys.platform == "win32" else 105
 # Of features that no config here asks for, of other ways in, and of what comes with the first server or call.
 NOT_AT_THE_START = (
     "asgi", "cli.client", "cli.commands", "config.clients", "config.http", "config.model", "config.problems",
@@ -224,6 +224,23 @@ def test_the_first_answer_needs_no_module_of_what_is_not_configured(tmp_path: Pa
         name for name in loaded if name.startswith(tuple(f"{each}." for each in unwanted)) or name in unwanted
     ]
     assert len(loaded) <= MOST_AT_THE_START
+
+
+@pytest.mark.alone_only("it looks at what the serving process has loaded")
+def test_what_a_server_is_known_to_have_is_compared_with_its_pins_by_a_few_modules_more(tmp_path: Path) -> None:
+    config = tmp_path / "c.json"
+    config.write_text(json.dumps({"mcpServers": {"good": odd()}}))
+    call = {"name": "call_dynamic_tool", "arguments": {"group": "good", "name": "echo", "args": {"text": "hi"}}}
+    with start_watched(config) as process:
+        request = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}
+        process.communicate(f"{json.dumps(HELLO)}\n{json.dumps(request)}\n", timeout=30)
+    with start_watched(config) as process:
+        _, errors = process.communicate(f"{json.dumps(HELLO)}\n", timeout=30)
+    loaded = own_modules(next(line for line in errors.splitlines() if "dynamic_mcp.errors" in line))
+    pins = {name for name in loaded if name.startswith("dynamic_mcp.features.pins")}
+    assert pins
+    assert len(loaded - pins) <= MOST_AT_THE_START
+    assert len(pins) <= 6
 
 
 @pytest.mark.alone_only("it looks at what the serving process has loaded")

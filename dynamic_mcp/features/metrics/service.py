@@ -17,7 +17,6 @@ from dynamic_mcp.features.metrics.config import Metrics
 from dynamic_mcp.features.metrics.families import Family, Values
 from dynamic_mcp.features.metrics.gauges import read_gauges
 from dynamic_mcp.features.metrics.observer import MetricsObserver
-from dynamic_mcp.proxy.first_client import wait_for_first_client
 from dynamic_mcp.proxy.observer_service import ObserverContext, ObserverService
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.system.task_set import TaskSet
@@ -44,7 +43,7 @@ class MetricsService(ObserverService):
         self,
         context: ObserverContext,
         *,
-        wait: Callable[[Proxy], Awaitable[None]] = wait_for_first_client,
+        wait: Callable[[Proxy], Awaitable[None]] = Proxy.wait_for_first_client,
     ) -> None:
         self.observer = MetricsObserver()
         self._proxy = context.proxy

@@ -22,7 +22,6 @@ from dynamic_mcp.features.pins.definition import (
     digest,
     has_duplicates,
 )
-from dynamic_mcp.features.pins.hidden import describe_hidden
 from dynamic_mcp.features.pins.lock_file import Pin, PinnedServer
 from dynamic_mcp.groups.catalog import Catalog
 from dynamic_mcp.mcp import wire
@@ -131,6 +130,8 @@ def judge(pinned: PinnedServer | None, catalog: Catalog, policy: Policy, *, toda
 
 
 def _why_held(changed: Difference, policy: Policy) -> str:
+    from dynamic_mcp.features.pins.hidden import describe_hidden
+
     assert changed.before is not None
     reason = describe_hidden(changed.form) or _find_danger(changed.before, changed.form)
     return reason or ("its definition has changed" if policy == "hold" else "")
@@ -152,6 +153,8 @@ def _find_danger(before: Pin, form: Raw) -> str:
 
 
 def _judge_new(new: Difference, policy: Policy, room: _Room, alike: str) -> Difference:
+    from dynamic_mcp.features.pins.hidden import describe_hidden
+
     notes = ["it has a member twice"] if has_duplicates(new.form) else []
     held = describe_hidden(new.form)
     if alike:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
@@ -26,17 +26,17 @@ from dynamic_mcp.features.pins.lock_file import PinnedServer, find_lock_file, pi
 from dynamic_mcp.features.pins.pin_book import Acceptance, PinBook
 from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind
 from dynamic_mcp.groups.group import Group
-from dynamic_mcp.mcp import uri_template, wire
+from dynamic_mcp.mcp import wire
 from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.proxy.gates import GateContext, GateService
 from dynamic_mcp.proxy.request import Event
 from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.system.text import one_line, pluralize
-from dynamic_mcp.system.workers import Workers
 
-if TYPE_CHECKING:  # loaded with a store
+if TYPE_CHECKING:  # loaded with a store, and with a large catalog
     from dynamic_mcp.features.pins.shared import SharedPins
     from dynamic_mcp.system.shared_store import SharedStore
+    from dynamic_mcp.system.workers import Workers
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +67,6 @@ class PinService(GateService):
         self.announce = context.announce
         self._gates: WeakSet[DefinitionGate] = WeakSet()  # each gate is owned by its group
         self._reported: dict[str, set[str]] = {}
-        self._workers = Workers("definitions", count=1)
         self._tasks = TaskSet(log)
         self.book = self._open(config)
         self._is_own = config.lock_file is None
@@ -146,7 +145,13 @@ class PinService(GateService):
 
     async def judge_apart(self, pinned: PinnedServer | None, whole: Catalog, pinning: Pinning) -> PinJudgement:
         """Compare a server's definitions with its pins, in a thread."""
-        return await self._workers.run(partial(judge, pinned, whole, pinning.policy))
+        return await self._thread.run(partial(judge, pinned, whole, pinning.policy))
+
+    @cached_property
+    def _thread(self) -> Workers:
+        from dynamic_mcp.system.workers import Workers
+
+        return Workers("definitions", count=1)
 
     def start(self, gate: DefinitionGate) -> asyncio.Task[None]:
         return self._tasks.create(gate.judge_apart(), name=f"definitions of group {gate.group.name}")
@@ -454,6 +459,7 @@ def _find_skills(held: Iterable[Key], uri: str) -> Iterator[Key]:
 
 def _find_templates(templates: Iterable[Key], uri: str) -> Iterator[Key]:
     """Yield the templates that may match a URI: all of them for a URI that cannot be judged."""
+    from dynamic_mcp.mcp import uri_template
     from dynamic_mcp.policy.arguments import ConditionError
     from dynamic_mcp.policy.uris import variants
 

@@ -12,7 +12,6 @@ from dynamic_mcp.features.telemetry.config import Telemetry
 from dynamic_mcp.features.telemetry.recorder import Recorder
 from dynamic_mcp.features.telemetry.records import TelemetrySettings
 from dynamic_mcp.features.telemetry.tracing import Tracing
-from dynamic_mcp.proxy.first_client import wait_for_first_client
 from dynamic_mcp.proxy.observer_service import ObserverContext, ObserverService
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.system.task_set import TaskSet
@@ -71,5 +70,5 @@ class TelemetryService(ObserverService):
             self._recorder = None
 
     async def _start(self, recorder: Recorder) -> None:
-        await wait_for_first_client(self._proxy)
+        await self._proxy.wait_for_first_client()
         recorder.start()
