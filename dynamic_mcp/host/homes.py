@@ -31,7 +31,7 @@ from dynamic_mcp.identity import Authentication
 from dynamic_mcp.mcp import lines
 from dynamic_mcp.observe.proxies import ProxyStatus
 from dynamic_mcp.proxy.proxy import Proxy
-from dynamic_mcp.proxy.status import read_groups
+from dynamic_mcp.proxy.status import iterate_groups
 from dynamic_mcp.session.client_connection import ClientConnection, ClientOrigin
 from dynamic_mcp.session.stream_session import StreamSession
 from dynamic_mcp.system.decoding import decode_as
@@ -67,7 +67,7 @@ class Homes:
     def describe(self, status: ProxyStatus) -> ProxyStatus:
         """Return the status of this process as that of a worker, with the servers that run in it."""
         worker = self._worker
-        return replace(status, supervisor=worker.supervisor, worker=worker.name, homes=read_groups(self.proxy))
+        return replace(status, supervisor=worker.supervisor, worker=worker.name, homes=[*iterate_groups(self.proxy)])
 
     async def open(self) -> None:
         """Listen for links. Raises OSError."""

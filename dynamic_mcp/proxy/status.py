@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -38,16 +38,18 @@ def read_status(
     url: str = "",
     metrics: str = "",
     reloads: ReloadCounts | None = None,
+    groups: Sequence[GroupStatus] | None = None,
 ) -> ProxyStatus:
     """Return the status of a proxy that serves this config file: over which socket, at which URL, if it does.
 
     `configured` are the groups of the config, which may have nothing that runs before there is a session. `metrics`
-    is where its metrics are read. `reloads` tells whether the file has a version that cannot be served.
+    is where its metrics are read. `reloads` tells whether the file has a version that cannot be served. `groups` are
+    those of `iterate_groups`, if they were read before.
 
     A config that is in no file is a text, such as the URL of its server.
     """
     sessions = [read_session(client) for client in proxy.clients]
-    groups = read_groups(proxy)
+    groups = [*iterate_groups(proxy)] if groups is None else groups
     known = {group.name for group in groups}
     idle = [GroupStatus(name=name, state=NO_SESSION) for name in configured if name not in known]
     return ProxyStatus(
@@ -65,19 +67,15 @@ def read_status(
     )
 
 
-def read_groups(proxy: Proxy) -> list[GroupStatus]:
-    """Return the status of the groups of a proxy that are there."""
-    return [*_read_groups(proxy.groups)]
-
-
-def _read_groups(groups: Iterable[Group]) -> Iterator[GroupStatus]:
+def iterate_groups(proxy: Proxy) -> Iterator[GroupStatus]:
+    """Yield the status of each group of a proxy that is there now."""
     first: dict[str, Group] = {}
-    for group in groups:
+    for group in [*proxy.groups]:
         namesake = first.setdefault(group.name, group) if group.config.person is None else group
         copies = explain_copies(group)
         if not copies and namesake is not group:
             copies = explain_start(group.config.upstream, namesake.config.upstream)
-        yield _read_group(group, copies)
+        yield read_group(group, copies)
 
 
 def read_session(client: Client) -> SessionStatus:
@@ -102,7 +100,8 @@ def _directory(client: Client) -> str:
     return "" if client.workspace is None else client.workspace.directory
 
 
-def _read_group(group: Group, copies: str) -> GroupStatus:
+def read_group(group: Group, copies: str = "") -> GroupStatus:
+    """Return the status of a group; `copies` says why there are several of its server."""
     person, confinement = group.config.person, group.config.confinement
     return GroupStatus(
         name=group.name,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
@@ -103,9 +102,9 @@ class AccessSection(PageSection):
     async def show(self, visit: Visit, *rest: str) -> Reply | None:
         match rest:
             case ():
-                return await asyncio.to_thread(self._show_matrix, visit, await self._know(visit))
+                return await self.context.turns.run_apart(self._show_matrix, visit, await self._know(visit))
             case ("why",):
-                return await asyncio.to_thread(self._show_why, visit, await self._know(visit))
+                return await self.context.turns.run_apart(self._show_why, visit, await self._know(visit))
         return None
 
     async def _know(self, visit: Visit) -> _Known:
@@ -117,7 +116,7 @@ class AccessSection(PageSection):
         stored = await self._tokens.load(visit) if self._tokens.are_accepted else ()
         tokens = [(each.subject, each.roles) for each in stored if not each.has_expired(visit.now)]
         ordered = dict(sorted(catalogs.items()))
-        tools = await asyncio.to_thread(
+        tools = await self.context.turns.run_apart(
             self._tools.find, (config, *ordered.values()), tuple(ordered), lambda: _list_tools(config, ordered)
         )
         return _Known(config, self._policy(config), ordered, tools, tokens)

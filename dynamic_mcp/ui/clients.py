@@ -6,7 +6,6 @@ operator's to see.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 from collections.abc import Hashable, Iterator, Mapping
@@ -25,7 +24,7 @@ from dynamic_mcp.observe.proxies import (
     SessionStatus,
 )
 from dynamic_mcp.proxy.known_clients import find_title
-from dynamic_mcp.proxy.status import read_groups, read_session, read_status
+from dynamic_mcp.proxy.status import iterate_groups, read_group, read_session, read_status
 from dynamic_mcp.system.processes import (
     MemoryUse,
     measure_memory,
@@ -115,9 +114,11 @@ class ClientsSection(PageSection):
     async def show(self, visit: Visit, *rest: str) -> Reply | None:
         if rest:
             return None
-        own = self._read_own()
-        measured = await asyncio.to_thread(_measure, self._folder, own, measures=visit.is_operator)
-        sessions, copies = [*self._list_sessions(visit, measured)], [*self._list_copies(visit, measured)]
+        turns = self.context.turns
+        own = await self._read_own()
+        measured = await self.context.turns.run_apart(_measure, self._folder, own, measures=visit.is_operator)
+        sessions = [each async for each in turns.split(self._list_sessions(visit, measured))]
+        copies = [each async for each in turns.split(self._list_copies(visit, measured))]
         figures = {"sessions": len(sessions), **_sum_up(visit, measured, copies)}
         wanted = visit.query.get("q", "").strip().lower()
         if visit.query.get("show") == "servers":
@@ -174,20 +175,20 @@ class ClientsSection(PageSection):
     def _list_used_groups(self, visit: Visit) -> Iterator[GroupStatus]:
         """Yield the groups of this process, with the copies that sessions of this person use and no others."""
         visible = {group.name for group in visit.client.groups}
-        groups = {(each.name, each.person, each.person_issuer): each for each in read_groups(self.context.proxy)}
-        for group in self.context.proxy.groups:
+        for group in [*self.context.proxy.groups]:
             person = group.config.person
-            key = (group.name, *(("", "") if person is None else (person.subject, person.issuer)))
-            status = groups.get(key)
-            if status is None or group.name not in visible:
+            if group.name not in visible or not (person is None or visit.owns(person.issuer, person.subject)):
                 continue
+            status = read_group(group)  # now, with the instances that are compared here
             used = [any(_owns(visit, user.principal) for user in each.users) for each in group.instances.values()]
-            instances = [each for each, is_used in zip(status.instances, used, strict=False) if is_used]
-            yield structs.replace(status, instances=instances, copies="")
+            instances = [each for each, is_used in zip(status.instances, used, strict=True) if is_used]
+            yield structs.replace(status, instances=instances)
 
-    def _read_own(self) -> RunningProxy:
+    async def _read_own(self) -> RunningProxy:
         """Return this process as it is now, and not as it has last written."""
-        status = read_status(self.context.proxy, self.context.config.file, kind="http")
+        proxy = self.context.proxy
+        groups = [each async for each in self.context.turns.split(iterate_groups(proxy))]
+        status = read_status(proxy, self.context.config.file, kind="http", groups=groups)
         return RunningProxy(pid=os.getpid(), status=status)
 
 

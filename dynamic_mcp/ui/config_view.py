@@ -104,7 +104,7 @@ class ConfigSection(PageSection):
             case ():
                 return await self._show()
             case ("text",):
-                text, _ = await asyncio.to_thread(_read_masked, self.context.config.file)
+                text, _ = await self.context.turns.run_apart(_read_masked, self.context.config.file)
                 kind = (b"content-type", b"text/plain; charset=utf-8")
                 name = (b"content-disposition", b'attachment; filename="config-without-secrets.txt"')
                 return Response(200, (kind, name), text.encode("utf-8", "replace"))
@@ -115,15 +115,15 @@ class ConfigSection(PageSection):
         if rest != ("try",):
             return None
         text = visit.form.get("text", "").replace("\r\n", "\n")
-        preview = await asyncio.to_thread(_preview, self.context.config, text)
+        preview = await self.context.turns.run_apart(_preview, self.context.config, text)
         return await self._show(text, preview)
 
     async def _show(self, tried: str | None = None, preview: ConfigPreview | None = None) -> PageView:
         config, state_folder = self.context.config, self.context.state_folder
         (text, error), in_use, findings = await asyncio.gather(
-            asyncio.to_thread(self._read_masked, config.file),
-            asyncio.to_thread(self._find_in_use, state_folder, config.file),
-            asyncio.to_thread(self._find_findings, config, self._catalogs()),
+            self.context.turns.run_apart(self._read_masked, config.file),
+            self.context.turns.run_apart(self._find_in_use, state_folder, config.file),
+            self.context.turns.run_apart(self._find_findings, config, self._catalogs()),
         )
         shown = text if tried is None else tried
         is_large = len(escape(shown)) > _LONGEST_SHOWN

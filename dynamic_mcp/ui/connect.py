@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Hashable, Mapping, Sequence
 from functools import cache
@@ -137,8 +136,8 @@ class ConnectSection(PageSection):
             except NotFound:
                 return None
         choice = self._choose(visit)
-        target, caveat = await asyncio.to_thread(self._find_target, visit, choice)
-        connection = await asyncio.to_thread(describe_connection, adapter, target)
+        target, caveat = await self.context.turns.run_apart(self._find_target, visit, choice)
+        connection = await self.context.turns.run_apart(describe_connection, adapter, target)
         if connection is None:
             return None
         values = {

@@ -20,12 +20,13 @@ class Memo(Generic[T]):
         Raises what `compute` raises.
         """
         last = self._last
-        if last is not None and last[1] == version and _are_same(last[0], objects):
+        if last is not None and last[1] == version and are_same(last[0], objects):
             return last[2]
         value = compute()
         self._last = objects, version, value
         return value
 
 
-def _are_same(one: Sequence[object], other: Sequence[object]) -> bool:
+def are_same(one: Sequence[object], other: Sequence[object]) -> bool:
+    """Return whether two sequences have the very same objects."""
     return len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=True))

@@ -9,7 +9,7 @@ from msgspec import Struct, structs
 
 from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.observe.proxies import GroupStatus
-from dynamic_mcp.proxy.status import read_groups
+from dynamic_mcp.proxy.status import iterate_groups
 from dynamic_mcp.ui.rendering import draw_bars
 from dynamic_mcp.ui.savings import SavingsMeter
 from dynamic_mcp.ui.section import (
@@ -66,22 +66,24 @@ class NowSection(PageSection):
 
     def __init__(self, context: UiContext) -> None:
         super().__init__(context)
-        self._savings = SavingsMeter()
+        self._savings = SavingsMeter(context.turns)
 
     async def show(self, visit: Visit, *rest: str) -> Reply | None:
         if rest:
             return None
-        rows = self._rows(visit)
-        await asyncio.sleep(0)  # calls go on between the parts, which take milliseconds with many groups
+        turns = self.context.turns
+        rows = await self._rows(visit)
         wanted = visit.query.get("q", "").lower()
         shown = [row for row in rows if wanted in row.name.lower()]
         pages = max(-(-len(shown) // _ROWS), 1)
         page = find_page(visit, pages)
         span = visit.query.get("span", "hour")
         span = span if span in _SPANS else "hour"
+        await turns.take()
         found, usage = await asyncio.gather(self._find_needs(visit, rows), self._find_usage(visit, span))
+        await turns.take()
         savings = await self._savings.measure(visit.client)
-        await asyncio.sleep(0)
+        await turns.take()
         values = {
             "needs": found,
             "usage": usage,
@@ -133,13 +135,13 @@ class NowSection(PageSection):
                 return usage
         return None
 
-    def _rows(self, visit: Visit) -> list[GroupLine]:
-        statuses = read_groups(self.context.proxy)
-        if not visit.is_operator:
-            visible = {group.name for group in visit.client.groups}
-            statuses = [each for each in statuses if each.name in visible and _may_see(visit, each)]
+    async def _rows(self, visit: Visit) -> list[GroupLine]:
+        visible = None if visit.is_operator else {group.name for group in visit.client.groups}
         rows: dict[tuple[str, str], GroupLine] = {}
-        for row in map(_row, statuses):
+        async for status in self.context.turns.split(iterate_groups(self.context.proxy)):
+            if visible is not None and not (status.name in visible and _may_see(visit, status)):
+                continue
+            row = _row(status)
             known = rows.get((row.name, row.person))
             rows[row.name, row.person] = row if known is None else _join(known, row)
         return [*rows.values()]

@@ -7,7 +7,7 @@ the direction of writing, are shown as escapes such as `\\u202e`.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -62,18 +62,18 @@ class Renderer:
         }
 
     def render(self, template: str, values: Mapping[str, object]) -> bytes:
-        """Return a whole page."""
-        return self._environment.get_template(template).render(self._with_parts(values)).encode("utf-8", "replace")
+        """Return a whole page, which is a short one."""
+        return "".join(self.generate(template, values)).encode("utf-8", "replace")
 
-    def render_block(self, template: str, block: str, values: Mapping[str, object]) -> bytes | None:
-        """Return one block of a page; None if the template has no such block."""
+    def generate(self, template: str, values: Mapping[str, object]) -> Iterator[str]:
+        """Yield the pieces of a page."""
+        return self._environment.get_template(template).generate(self._with_parts(values))
+
+    def generate_block(self, template: str, block: str, values: Mapping[str, object]) -> Iterator[str] | None:
+        """Yield the pieces of one block of a page; None if the template has no such block."""
         found = self._environment.get_template(template)
         render = found.blocks.get(block)
-        if render is None:
-            return None
-        return self._environment.concat(render(found.new_context(self._with_parts(values)))).encode(
-            "utf-8", "replace"
-        )
+        return None if render is None else render(found.new_context(self._with_parts(values)))
 
     def _with_parts(self, values: Mapping[str, object]) -> dict[str, object]:
         """Return the variables of a template with the macros of `parts.html`, which blocks alone need too."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from weakref import WeakKeyDictionary
 
 from msgspec import Raw, Struct
 
 from dynamic_mcp.mcp import wire
+from dynamic_mcp.ui.memo import are_same
+from dynamic_mcp.ui.page_turns import PageTurns
 from dynamic_mcp.ui.section import UiClient
 
 _BYTES_PER_TOKEN = 4
@@ -26,17 +29,25 @@ class Savings(Struct, frozen=True):
 
 
 class SavingsMeter:
-    """Measures the tools of groups, each list once."""
+    """Measures the tools of groups, each list once, and what is listed to a person once while nothing changes."""
 
-    def __init__(self) -> None:
+    def __init__(self, turns: PageTurns) -> None:
+        self._turns = turns
+        self._listed: WeakKeyDictionary[UiClient, tuple[Sequence[object], int]] = WeakKeyDictionary()
         self._measured: dict[str, tuple[Mapping[str, Raw], int]] = {}
 
     async def measure(self, client: UiClient) -> Savings:
         """Return the figures for what this person may see."""
-        catalogs = [(group.name, group.catalog) for group in client.groups]
-        direct = sum(self._measure(name, catalog.tools) for name, catalog in catalogs if catalog is not None)
-        listed = wire.elements(wire.member(await client.ask("tools/list", {}), "tools"))
-        return Savings(direct // _BYTES_PER_TOKEN, _size(listed) // _BYTES_PER_TOKEN)
+        direct, seen = 0, list[object]()
+        async for group in self._turns.split(client.groups):
+            catalog = group.catalog
+            direct += 0 if catalog is None else self._measure(group.name, catalog.tools)
+            seen += (group.config, catalog)
+        before, listed = self._listed.get(client, ((), 0))
+        if not are_same(before, seen):
+            listed = _size(wire.elements(wire.member(await client.ask("tools/list", {}), "tools")))
+            self._listed[client] = seen, listed
+        return Savings(direct // _BYTES_PER_TOKEN, listed // _BYTES_PER_TOKEN)
 
     def _measure(self, name: str, tools: Mapping[str, Raw]) -> int:
         known = self._measured.get(name)

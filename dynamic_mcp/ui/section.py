@@ -10,7 +10,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Protocol
 
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, field
 
 from dynamic_mcp.config.http import Http
 from dynamic_mcp.config.resolved import Config
@@ -20,6 +20,7 @@ from dynamic_mcp.proxy.client_group import ViewedGroup
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.request import Event
 from dynamic_mcp.proxy.search import SearchExplanation
+from dynamic_mcp.ui.page_turns import PageTurns
 
 
 class UiContext(Struct):
@@ -27,7 +28,7 @@ class UiContext(Struct):
 
     `base_url` is the URL of all paths of this server, without a slash at its end, as far as it is known; empty in
     another application, or at a Unix socket. `state_folder` is the state directory of the user. `sections` are all
-    sections, in their order.
+    sections, in their order. `turns` keep the calls of others going while a page goes through long lists.
     """
 
     proxy: Proxy
@@ -36,6 +37,7 @@ class UiContext(Struct):
     base_url: str
     state_folder: Path
     sections: tuple[PageSection, ...] = ()
+    turns: PageTurns = field(default_factory=PageTurns)
 
 
 class UiClient(Protocol):
@@ -162,7 +164,7 @@ class Usage(Struct, frozen=True):
 class PageSection:
     """A part of the page with a place in its navigation. Subclasses override what they have.
 
-    No method blocks the event loop: files and databases are read in threads.
+    No method blocks the event loop: files and databases are read in threads, and long lists split into turns.
     """
 
     name: ClassVar[str]

@@ -38,6 +38,7 @@ from dynamic_mcp.ui.connect import ConnectSection
 from dynamic_mcp.ui.cookies import Cookies, PageLogin, PageNotice, load_key
 from dynamic_mcp.ui.links import PageLinks
 from dynamic_mcp.ui.now import NowSection
+from dynamic_mcp.ui.page_turns import PageTurns
 from dynamic_mcp.ui.person import Persons
 from dynamic_mcp.ui.rendering import Renderer
 from dynamic_mcp.ui.section import PageRedirect, PageSection, PageView, Reply, UiContext, Visit
@@ -102,7 +103,7 @@ class UiService:
         self._sections: dict[str, PageSection] = {}
         self._cookies: dict[tuple[Replicas | None, bool], Cookies] = {}
         self._streams = 0
-        self._turns = asyncio.Lock()
+        self._turns = PageTurns()
         self._is_served = False
 
     def configure(self, config: Config, http: Http, authenticator: Authenticator, base_url: str) -> None:
@@ -119,7 +120,7 @@ class UiService:
         self._roots = [each.encode() for each in dict.fromkeys(("", root, http.root_path))]
         self._root = root or http.root_path
         if not self._sections:
-            self._context = UiContext(self._proxy, config, http, base_url, self._state_folder)
+            self._context = UiContext(self._proxy, config, http, base_url, self._state_folder, turns=self._turns)
             made = [make(self._context) for make in self._section_types]
             self._sections = {each.name: each for each in sorted(made, key=lambda each: each.rank)}
             self._context.sections = tuple(self._sections.values())
@@ -178,17 +179,21 @@ class UiService:
             return self._stream(visit, identity, head)
         if parts == ("login",):
             return self._redirect(head, PageRedirect(""), self._keep(identity, head))
+        with self._turns.keep_brisk():
+            return await self._show(parts, visit, identity, head)
+
+    async def _show(self, parts: tuple[str, ...], visit: Visit, identity: _Identity, head: RequestHead) -> Response:
         name = parts[0] if parts else NowSection.name
         section = self._find_section(name, visit)
-        await self._take_turn()
+        await self._turns.take()
         try:
             reply = None if section is None else await section.show(visit, *parts[1:])
         except DynamicMcpError as exc:
             reply = PageView("error.html", "That did not work", {"error": exc.message, "hint": exc.hint}, 400)
         if reply is None:
             reply = PageView("error.html", "Not found", {"error": "there is no such page", "hint": ""}, 404)
-        await self._take_turn()
-        return self._answer(reply, visit, identity, head, name)
+        await self._turns.take()
+        return await self._answer(reply, visit, identity, head, name)
 
     async def _post(self, parts: tuple[str, ...], request: PageRequest) -> Response:
         head = request.head
@@ -217,13 +222,8 @@ class UiService:
             reply = PageRedirect(form.get("back", parts[0] if parts else ""), text, is_error=True)
         if reply is None:
             reply = PageView("error.html", "Not found", {"error": "there is no such action", "hint": ""}, 404)
-        await self._take_turn()
-        return self._answer(reply, visit, identity, head, parts[0] if parts else "")
-
-    async def _take_turn(self) -> None:
-        """Go on in a turn of the loop in which no other page does, so that calls wait for one at most."""
-        async with self._turns:
-            await asyncio.sleep(0)
+        await self._turns.take()
+        return await self._answer(reply, visit, identity, head, parts[0] if parts else "")
 
     def _find_section(self, name: str, visit: Visit) -> PageSection | None:
         section = self._sections.get(name)
@@ -387,7 +387,9 @@ class UiService:
             form=form,
         )
 
-    def _answer(self, reply: Reply, visit: Visit, identity: _Identity, head: RequestHead, name: str) -> Response:
+    async def _answer(
+        self, reply: Reply, visit: Visit, identity: _Identity, head: RequestHead, name: str
+    ) -> Response:
         cookies, kept = self._cookies_for(head), self._keep(identity, head)
         match reply:
             case PageRedirect():
@@ -403,9 +405,13 @@ class UiService:
             if notice is not None:
                 mark = "!" if notice.is_error else ""
                 kept.append((b"x-notice", quote(mark + notice.text).encode()))
-            body = self._renderer.render_block(reply.template, block, values)
-            return Response(204 if body is None else reply.status, (*_HTML, *kept), body or b"")
-        return _html(self._renderer.render(reply.template, values), kept, reply.status)
+            pieces = self._renderer.generate_block(reply.template, block, values)
+            if pieces is None:
+                return Response(204, (*_HTML, *kept))
+        else:
+            pieces = self._renderer.generate(reply.template, values)
+        text = "".join([piece async for piece in self._turns.split(pieces)])
+        return _html(text.encode("utf-8", "replace"), kept, reply.status)
 
     def _keep(self, identity: _Identity, head: RequestHead) -> list[tuple[bytes, bytes]]:
         """Return the header that keeps a login, if the browser does not have it like this."""
@@ -497,6 +503,7 @@ class UiService:
         began = alive = checked = time.monotonic()
         changes = 0
         while self._is_served and (now := time.monotonic()) - began < _STREAM_FOR_S:
+            await self._turns.take()
             counts, stamp = self._count(visit), None if section is None else section.stamp(visit)
             if (counts, stamp) != before:
                 changes += before is not None

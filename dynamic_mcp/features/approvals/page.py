@@ -144,7 +144,7 @@ class ApprovalsSection(PageSection):
         waiting = [each for each in self._list_for(visit) if _may_decide(each.pending, visit)]
         if not waiting:
             return ()
-        calls = await asyncio.to_thread(self._describe_all, waiting[:_MOST_NEEDS], visit, _MOST_IN_NEED)
+        calls = await self.context.turns.run_apart(self._describe_all, waiting[:_MOST_NEEDS], visit, _MOST_IN_NEED)
         values = {"calls": calls, "total": len(waiting), "more": len(waiting) - len(calls)}
         return [Need(100, "need_approvals.html", values)]
 
@@ -168,7 +168,7 @@ class ApprovalsSection(PageSection):
             log.warning("the calls that wait cannot be read: %s", task.exception())
 
     async def _read(self) -> None:
-        self._stamp, self._found = await asyncio.to_thread(self._find_all)
+        self._stamp, self._found = await self.context.turns.run_apart(self._find_all)
         self._read_at = time.monotonic()
 
     def _find_all(self) -> tuple[object, tuple[_Found, ...]]:
@@ -201,7 +201,7 @@ class ApprovalsSection(PageSection):
         pages = max(-(-len(waiting) // _ON_A_PAGE), 1)
         page = find_page(visit, pages)
         shown = waiting[(page - 1) * _ON_A_PAGE : page * _ON_A_PAGE]
-        calls = await asyncio.to_thread(self._describe_all, shown, visit, _MOST_IN_LIST)
+        calls = await self.context.turns.run_apart(self._describe_all, shown, visit, _MOST_IN_LIST)
         values = {
             "calls": calls,
             "total": len(waiting),
@@ -218,7 +218,7 @@ class ApprovalsSection(PageSection):
         if found is None:
             return _gone(id)
         reveals = visit.query.get("reveal") == "1" and _may_decide(found.pending, visit)
-        call = await asyncio.to_thread(self._describe, found, visit, most=_MOST_ALONE, reveals=reveals)
+        call = await self.context.turns.run_apart(self._describe, found, visit, most=_MOST_ALONE, reveals=reveals)
         values = {"call": call, "id": call.pending.id, "reveals": reveals, "longest_reason": LONGEST_REASON}
         return PageView("approvals_call.html", f"{call.pending.id}: {one_line(call.pending.name, 60)}", values)
 
@@ -227,7 +227,7 @@ class ApprovalsSection(PageSection):
         found = await self._find(id, visit)
         if found is None:
             return _gone(id)
-        lines = await asyncio.to_thread(lambda: format_json(arguments_of(found.pending)))
+        lines = await self.context.turns.run_apart(lambda: format_json(arguments_of(found.pending)))
         name = f'attachment; filename="{found.pending.id}.json"'.encode()
         headers = ((b"content-type", b"application/json"), (b"content-disposition", name))
         return Response(200, headers, "\n".join([*lines, ""]).encode("utf-8", "backslashreplace"))
@@ -237,7 +237,7 @@ class ApprovalsSection(PageSection):
         if found is None:
             return _gone(id)
         self._require(found, visit)
-        text = await asyncio.to_thread(_editable_text, found.pending)
+        text = await self.context.turns.run_apart(_editable_text, found.pending)
         if text is None:
             command = f"dynamic-mcp approve edit {found.pending.id}"
             raise DynamicMcpError("these arguments cannot be changed here", hint=f"`{command}` may, in a terminal")
@@ -301,7 +301,7 @@ class ApprovalsSection(PageSection):
                 raise InvalidArguments(_TOO_LONG)
         except InvalidArguments as exc:
             return _edit_view(pending, text, error=f"{exc.message}{exc.hint and f'; {exc.hint}'}")
-        changes = await asyncio.to_thread(compare, read_arguments(pending.arguments), arguments)
+        changes = await self.context.turns.run_apart(compare, read_arguments(pending.arguments), arguments)
         if not is_sent or not changes:
             return _edit_view(pending, text, changes=changes, sent=encoded.decode())
         decision = ApprovalDecision(id=pending.id, verdict="allow", by=_by(visit), arguments=encoded)

@@ -317,7 +317,7 @@ class CallsSection(PageSection):
             return None
         records: list[Record] = []
         if visit.is_operator and call.row.at:
-            records = await asyncio.to_thread(self._find_around, call, visit)
+            records = await self.context.turns.run_apart(self._find_around, call, visit)
         title = one_line(call.row.what or call.row.event, 60)
         return PageView("calls_one.html", title, {"call": call, "records": _describe_records(records)})
 
@@ -362,7 +362,7 @@ class CallsSection(PageSection):
                 and text.lower() in f"{record.get('message', '')}{record.get('traceback', '')}".lower()
             )
 
-        records = await asyncio.to_thread(_find_records, matches, _MOST_RECORDS)
+        records = await self.context.turns.run_apart(_find_records, matches, _MOST_RECORDS)
         values = {
             "records": _describe_records(records),
             "level": level,

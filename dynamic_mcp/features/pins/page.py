@@ -184,7 +184,7 @@ class PinsSection(PageSection):
         pages = max(-(-len(differences) // _PER_PAGE), 1)
         page = find_page(visit, pages)
         shown = differences[(page - 1) * _PER_PAGE : page * _PER_PAGE]
-        entries = await asyncio.to_thread(_show_differences, shown, _MOST_BYTES, _MOST_OF_ONE)
+        entries = await self.context.turns.run_apart(_show_differences, shown, _MOST_BYTES, _MOST_OF_ONE)
         values = {
             "row": _row(server, found),
             "entries": entries,
@@ -200,13 +200,13 @@ class PinsSection(PageSection):
 
     async def _show_one(self, server: str, digest: str) -> PageView | None:
         difference = await self._find_one(server, digest)
-        (entry,) = await asyncio.to_thread(_show_differences, [difference], _MOST_ALONE, _MOST_ALONE)
+        (entry,) = await self.context.turns.run_apart(_show_differences, [difference], _MOST_ALONE, _MOST_ALONE)
         return PageView("pins_one.html", entry.title, {"server": server, "entry": entry})
 
     async def _send_text(self, server: str, digest: str) -> Response:
         """Send a whole difference as a file."""
         difference = await self._find_one(server, digest)
-        lines = await asyncio.to_thread(diff_of, difference)
+        lines = await self.context.turns.run_apart(diff_of, difference)
         text = "\n".join(f"{line[:1]} {line[1:]}" for line in lines)
         kind = (b"content-type", b"text/plain; charset=utf-8")
         name = (b"content-disposition", f'attachment; filename="definition-{digest[:12]}.txt"'.encode())
@@ -250,7 +250,7 @@ class PinsSection(PageSection):
                 catalogs[group.name].append(group.catalog)
         pinnings = {name: config.presentations[name].pinning for name in catalogs}
         self._compared = {name: memo for name, memo in self._compared.items() if name in config.presentations}
-        return await asyncio.to_thread(self._compare_all, find_lock_file(config), pinnings, catalogs)
+        return await self.context.turns.run_apart(self._compare_all, find_lock_file(config), pinnings, catalogs)
 
     def _compare_all(
         self, file: Path, pinnings: Mapping[str, Pinning], catalogs: Mapping[str, Sequence[Catalog]]
