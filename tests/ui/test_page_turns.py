@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import sys
 import threading
 from collections.abc import Iterator
@@ -39,7 +40,7 @@ async def test_a_call_has_its_turn_between_two_pieces_of_any_pages() -> None:
     begun = order[2:]  # both begin in the turn in which they are opened
     pieces = [at for at, what in enumerate(begun) if what != "call"]
     assert len(pieces) == 8
-    assert all(later - earlier > 1 for earlier, later in zip(pieces, pieces[1:], strict=False))
+    assert all(later - earlier > 1 for earlier, later in itertools.pairwise(pieces))
 
 
 async def test_items_that_take_no_time_need_no_turn() -> None:
