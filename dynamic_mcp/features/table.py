@@ -91,6 +91,7 @@ class Feature(Struct, frozen=True):
     own_tools: Mapping[str, str] = {}  # modules by the names of tools of ours: `make_tool` returns an `OwnTool`
     rules: Rules | None = None  # on the calls of servers
     confines: str = ""  # programs: takes the value at its key, which `section` reads, and returns a `Confinement`
+    wraps: str = ""  # confines programs that libraries start: its `wrap`, and `explain_missing`
     opens: str = ""  # the slot of its step whose `prepare` runs before a config is applied
     shares: str = ""  # the slot of its step that shows what other replicas share, before a call passes it
     steps: Mapping[str, str] = {}  # its step classes, by their slots in `proxy.chain.ORDER`
@@ -337,6 +338,7 @@ FEATURES = (
         "sandbox",
         section="config:Sandbox",
         confines="config:make_confinement",
+        wraps="wrapping",
         is_large=True,
         wanted_by=("confines_programs",),
         check="check",
@@ -360,6 +362,11 @@ def section_of_confinement() -> str:
 def find_confinement() -> Any:  # Any: a function that returns a `Confinement`
     """Import what makes a `Confinement` of the value in a config."""
     return next(each.find(each.confines) for each in FEATURES if each.confines)
+
+
+def find_wrapper() -> ModuleType:
+    """Import what confines programs that libraries start: its functions are `wrap` and `explain_missing`."""
+    return next(each.load(each.wraps) for each in FEATURES if each.wraps)
 
 
 def feature_of_slot(slot: str) -> Feature | None:

@@ -131,6 +131,17 @@ def start(
         return child
 
 
+def list_command(places: Places, file: str, *, rules: int) -> list[str]:
+    """Return the command that starts a program which reads these places only, and has no network.
+
+    `rules` is the descriptor with its filter of system calls.
+    """
+    bwrap = find()
+    assert bwrap is not None
+    options = list_options(places, reads_all=False, has_network=False)
+    return [bwrap, *_base(), "--die-with-parent", "--seccomp", str(rules), *options, "--", file]
+
+
 def list_options(places: Places, *, reads_all: bool, has_network: bool) -> list[str]:
     """Return the options for the places of a program, and for the network of this machine, or none."""
     mounts = list_mounts(places, reads_all=reads_all)

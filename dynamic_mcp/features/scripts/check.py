@@ -9,6 +9,7 @@ from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.doctor.findings import Finding, KnownCatalogs, Level, config_error
 from dynamic_mcp.features.scripts.config import Scripts
 from dynamic_mcp.features.scripts.stored import read_folder
+from dynamic_mcp.features.table import find_wrapper
 from dynamic_mcp.system.text import os_reason, pluralize
 
 _WHERE = "settings.scripts.folder"
@@ -17,6 +18,8 @@ _WHERE = "settings.scripts.folder"
 def check(config: Config, load_catalogs: KnownCatalogs) -> Iterator[Finding]:
     """Return the findings about the stored scripts of a config."""
     settings = config.settings_of("scripts", Scripts)
+    if settings is not None and settings.sandbox == "strict" and (why_not := find_wrapper().explain_missing()):
+        yield config_error("settings.scripts.sandbox", f"scripts cannot be confined here: {why_not}")
     if settings is None or settings.folder is None:
         return
     try:

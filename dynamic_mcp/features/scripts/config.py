@@ -41,6 +41,11 @@ class Scripts(Section, frozen=True):
     source: Annotated[Size, "How long its text may be. Default: 64kB."] = 64_000
     output: Annotated[Size, "How much it may print. Default: 16kB."] = 16_000
 
+    sandbox: Annotated[
+        Literal["off", "strict"],
+        "`strict` confines the interpreter also by the operating system, which then gives it no files and no network"
+        " even if it has a fault. It needs Linux with bubblewrap. Default: off.",
+    ] = "off"
     folder: Annotated[
         PathText | None,
         "A folder, relative to the config, whose scripts `NAME.py` are the tools of a group `scripts`. Changes are"
@@ -72,6 +77,9 @@ def resolve(
             "needs packages that are missing" if section is not None else "`scripts` needs packages that are missing",
             hint=install_hint("scripts"),
         )
+    if section is not None and section.sandbox == "strict" and surroundings.platform != "linux":
+        why = "this system has no sandbox that dynamic-mcp can use: `strict` needs Linux"
+        raise ConfigError(str(file), "settings.scripts.sandbox", why)
     if section is not None and section.folder is not None:
         texts = Substitution(surroundings.all_variables())
         folder = texts.fill(("settings", "scripts", "folder"), section.folder, is_required=True)

@@ -15,8 +15,9 @@ import msgspec
 import pydantic_monty as monty
 from msgspec import Raw, Struct
 
+from dynamic_mcp.config.confinement import CannotConfine
 from dynamic_mcp.features.scripts.config import Scripts
-from dynamic_mcp.features.scripts.workers import Worker, WorkerPool
+from dynamic_mcp.features.scripts.workers import Worker, WorkerKind, WorkerPool
 from dynamic_mcp.system.clock import Clock
 from dynamic_mcp.system.decoding import decode_as
 
@@ -85,16 +86,18 @@ class Sandbox:
         If this is cancelled, the worker is killed.
         """
         settings = execution.settings
-        limits = _limits(settings)
+        kind = _find_kind(settings)
         try:
             while not execution.is_done:
-                async with self._workers.worker(limits, client) as worker:
+                async with self._workers.worker(kind, client) as worker:
                     self._waiting.pop(execution, None)
                     await self._go_on(execution, worker)
                 self._check_memory(execution)
                 await execution.wait()
         except monty.MontyError as exc:
             raise _explain(exc, settings) from exc
+        except CannotConfine as exc:
+            raise _refuse(exc) from exc
         finally:
             self._waiting.pop(execution, None)
             await execution.close()
@@ -103,7 +106,7 @@ class Sandbox:
     async def check_syntax(self, code: str, settings: Scripts) -> None:
         """Read a script without running it. Raises ScriptFailed if it cannot be run."""
         try:
-            async with self._workers.worker(_limits(settings), self) as worker:
+            async with self._workers.worker(_find_kind(settings), self) as worker:
                 await worker.session.feed_run("0")
                 await worker.session.feed_start(f"_stop()\n{code}")  # which stops before the script
         except (monty.MontySyntaxError, monty.MontyRuntimeError) as exc:
@@ -111,6 +114,8 @@ class Sandbox:
             raise ScriptFailed(exc.display("type-msg"), max(lines[-1] - 1, 0) if lines else 0) from exc
         except monty.MontyError as exc:
             raise _explain(exc, settings) from exc
+        except CannotConfine as exc:
+            raise _refuse(exc) from exc
 
     async def close(self) -> None:
         """End the workers; no script runs any more."""
@@ -136,12 +141,17 @@ class Sandbox:
         return _SHORT_PATIENCE_S if self._workers.has_waiting else _PATIENCE_S
 
 
-def _limits(settings: Scripts) -> monty.ResourceLimits:
-    return {
+def _find_kind(settings: Scripts) -> WorkerKind:
+    limits: monty.ResourceLimits = {
         "max_turn_duration_secs": settings.cpu_s,
         "max_memory": settings.memory,
         "max_suspensions": _OTHER_STOPS + 3 * settings.calls,
     }
+    return WorkerKind(limits, is_confined=settings.sandbox == "strict")
+
+
+def _refuse(exc: CannotConfine) -> ScriptFailed:
+    return ScriptFailed(f"scripts run in a sandbox here (`settings.scripts.sandbox`), and {exc}; {exc.hint}")
 
 
 class Pending(Struct):

@@ -14,7 +14,7 @@ import pytest
 from dynamic_mcp.config.resolved import Timeouts
 from dynamic_mcp.features.scripts import sandbox
 from dynamic_mcp.features.scripts.config import Scripts
-from dynamic_mcp.features.scripts.workers import SPARE_FOR_S, WorkerPool
+from dynamic_mcp.features.scripts.workers import SPARE_FOR_S, WorkerKind, WorkerPool
 from dynamic_mcp.system.clock import LoopClock
 from tests.fakes import FakeClock, Json, text_of
 from tests.features.scripts.scene import SLOW_S, echo, patiently, scripting, text
@@ -428,7 +428,7 @@ async def test_clients_take_turns_for_workers() -> None:
     is_first_in, others_wait = asyncio.Event(), asyncio.Event()
 
     async def work(client: str) -> None:
-        async with pool.worker({}, client) as worker:
+        async with pool.worker(WorkerKind({}, is_confined=False), client) as worker:
             order.append(client)
             assert await worker.session.feed_run("1 + 1") == 2
             is_first_in.set()
