@@ -9,7 +9,7 @@ from msgspec import Struct
 
 
 class UnusableAnswer(Exception):
-    """Raised for an answer that is too large or compressed; the message is the rest of a sentence with its sender."""
+    """Raised for an answer that is too large or compressed; the message says which, of `it`."""
 
 
 class SmallAnswer(Struct, frozen=True):
@@ -36,13 +36,13 @@ async def fetch(
     response = await pool.handle_async_request(request)
     try:
         if "content-encoding" in response.headers:
-            raise UnusableAnswer("compressed its answer, which it was not asked to do")
+            raise UnusableAnswer("it is compressed, for which nobody asked")
         body = bytearray()
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         async for chunk in response.stream:
             body += chunk
             if len(body) > most_bytes:
-                raise UnusableAnswer(f"answered with more than {most_bytes >> 20} MiB")
+                raise UnusableAnswer(f"it has more than {most_bytes >> 20} MiB")
         return SmallAnswer(response.status_code, response.headers, bytes(body))
     finally:
         await response.aclose()

@@ -88,7 +88,7 @@ class Registries:
                     method=method,
                 )
         except UnusableAnswer as exc:
-            raise NotAnswered(f"{_shown(source.url)} {exc}") from exc
+            raise NotAnswered(f"the answer of {_shown(source.url)} cannot be used: {exc}") from exc
         except TimeoutError as exc:
             raise NotAnswered(f"{_shown(source.url)} did not answer within {self._timeout_s:g} s") from exc
         except (httpx2.HTTPError, httpx2.InvalidURL) as exc:

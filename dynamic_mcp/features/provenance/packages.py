@@ -18,7 +18,9 @@ PackageKind = Literal["npm", "pypi", "oci"]
 
 _NPM = re.compile(r"(?P<name>@[^\s/@:]+/[^\s/@:]+|[^\s/@:.][^\s/@:]*)(?:@(?P<wanted>[^\s/:]*))?")
 _PYPI = re.compile(r"(?P<name>\w[\w.-]*)(?P<extras>\[[^\]\s]*\])?\s*(?P<wanted>(?:@|[=<>~!]=?)[^/:]*)?")
-_IMAGE = re.compile(r"(?P<name>[^\s@]+?)(?::(?P<wanted>[\w][\w.-]{0,127}))?(?:@(?P<digest>sha256:[a-f0-9]{64}))?")
+_IMAGE = re.compile(
+    r"(?P<name>(?!\S*(?:\.\.|//))[^\s@?#%\\]+?)(?::(?P<wanted>[\w][\w.-]{0,127}))?(?:@(?P<digest>sha256:[a-f0-9]{64}))?"
+)
 _EXACT_NPM = re.compile(r"v?\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?")
 _EXACT_PYPI = re.compile(r"(?:@|===?)\s*(v?\d[\w.+!-]*)")
 

@@ -45,8 +45,8 @@ def npm_source(use: PackageUse, environment: Mapping[str, str], cwd: Path | None
         for name, value in environment.items()
         if name.lower().startswith("npm_config_")
     }
-    settings: dict[str, str] = {}
-    for file in _npm_files(use, environment, variables, cwd):  # the first has the last word
+    settings = {} if cwd is None else _read_project(cwd)
+    for file in _npm_files(use, environment, variables):  # the first has the last word
         settings = {**_read_npmrc(file, environment), **settings}
     settings = {**settings, **variables}
     if settings.get("offline", "").lower() == "true" or "--offline" in use.options:
@@ -74,11 +74,13 @@ def python_sources(use: PackageUse, environment: Mapping[str, str]) -> list[Pack
     return [_without_user(url) for url in dict.fromkeys(urls)]
 
 
-def _npm_files(
-    use: PackageUse, environment: Mapping[str, str], variables: Mapping[str, str], cwd: Path | None
-) -> Iterator[Path]:
-    if cwd is not None:
-        yield cwd / ".npmrc"
+def _read_project(folder: Path) -> dict[str, str]:
+    """Return the registries that a directory names. A stranger may own it: no variable is filled in, no login."""
+    found = _read_npmrc(folder / ".npmrc", {})
+    return {name: text for name, text in found.items() if name == "registry" or name.endswith(":registry")}
+
+
+def _npm_files(use: PackageUse, environment: Mapping[str, str], variables: Mapping[str, str]) -> Iterator[Path]:
     user = variables.get("userconfig", "")
     if user:
         yield Path(user)

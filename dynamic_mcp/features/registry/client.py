@@ -166,7 +166,7 @@ class RegistryClient:
         try:
             answer = await fetch(self._pool, url, headers, most_bytes=MAX_BYTES, timeout_s=self._timeout_s)
         except UnusableAnswer as exc:
-            raise RegistryError(self.name, f"it {exc}") from exc
+            raise RegistryError(self.name, f"its answer cannot be used: {exc}") from exc
         etag = answer.headers.get("etag", "")
         return answer.status, etag if _ETAG.fullmatch(etag) else "", answer.body
 

@@ -36,6 +36,13 @@ def integrity_of(text: str) -> str:
     return f"sha512-{base64.b64encode(hashlib.sha512(text.encode()).digest()).decode()}"
 
 
+class _Server(ThreadingHTTPServer):
+    """Says nothing of clients that go away."""
+
+    def handle_error(self, *_: object) -> None:
+        pass
+
+
 class FakePackages:
     """Packages by their versions, oldest first. `answers` has what is answered at a path, whatever else is there."""
 
@@ -50,7 +57,7 @@ class FakePackages:
         self.token = ""  # for images, if not empty
         self._packuments: dict[str, Json] = {}
         self._files: dict[str, list[Json]] = {}
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server = _Server(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
         self.host = f"127.0.0.1:{self._server.server_port}"
         self.url = f"http://{self.host}"

