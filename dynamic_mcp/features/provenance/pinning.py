@@ -31,8 +31,16 @@ def pinned_entry(entry: Mapping[str, object], examined: Examined | None) -> dict
         raise NotPinnable(f"it asks for `{one_line(use.wanted, 100)}`: write the version that you want instead")
     version = record.digest if use.kind == "oci" else record.release.version if record.release else ""
     if not version:
-        raise NotPinnable("its registry has no such version")
+        raise NotPinnable(f"its registry has no such {'package' if record.is_missing else 'version'}")
     return _with_word(entry, use, use.with_version(version))
+
+
+def word_of(entry: Mapping[str, object], examined: Examined) -> str:
+    """Return the word of an entry that names its package."""
+    args, use = entry.get("args"), examined.use
+    assert isinstance(args, list)
+    assert isinstance(use, PackageUse)
+    return one_line(str(args[use.index - 1]), 200)
 
 
 def _with_word(entry: Mapping[str, object], use: PackageUse, text: str) -> dict[str, object]:

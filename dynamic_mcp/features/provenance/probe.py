@@ -29,5 +29,5 @@ def list_packages(config: Config) -> Iterator[ServerPackage]:
                 group.name,
                 (program.command, *program.args),
                 {**program.env, **said},
-                Path(program.cwd) if program.cwd else Path.cwd(),
+                Path(program.cwd or "."),
             )

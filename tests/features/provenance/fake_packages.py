@@ -164,6 +164,8 @@ class FakePackages:
 
     def find(self, path: str) -> tuple[int, bytes, Mapping[str, str]]:
         """Return the answer at a path."""
+        if path == "/release":
+            self.released.set()
         if path in self.answers:
             return self.answers[path]
         if path == "/-/npm/v1/keys":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -68,7 +69,7 @@ def test_add_pins_the_digest_of_an_image(cli: CliRunner, fake: FakePackages) -> 
     [
         (["--", "npx", f"{NAME}@^1"], "it asks for `^1`: write the version that you want instead"),
         (["--", "npx", "github:acme/weather"], "which is not in a registry"),
-        (["--", "npx", "no-such-package"], "its registry has no such version"),
+        (["--", "npx", "no-such-package"], "its registry has no such package"),
         (["--", "python", "server.py"], "it runs no package"),
         (["--url", "https://example.com/mcp"], "--pin goes with a package"),
     ],
@@ -165,6 +166,21 @@ def test_doctor_says_it_of_each_server_with_a_package(cli: CliRunner, fake: Fake
     assert not [each for each in one if "npm package" in each["what"]]
 
 
+def test_doctor_asks_while_it_starts_the_servers(cli: CliRunner, fake: FakePackages) -> None:
+    """The registry answers once the other server has started."""
+    fake.publish_npm(NAME, "1.0.0")
+    fake.delayed.add(f"/{NAME}")
+    release = f"import urllib.request; urllib.request.urlopen('{fake.url}/release')"
+    cli.configure(
+        {
+            "weather": {"command": "/nonexistent/npx", "args": [NAME], "env": fake.environment},
+            "here": {"command": sys.executable, "args": ["-c", release], "env": {"no_proxy": "*"}},
+        }
+    )
+    findings = cli.run("doctor", "--json", **ONLINE).json["findings"]
+    assert [each["level"] for each in findings if each["where"] == "mcpServers.weather"].count("ok") == 1
+
+
 def test_packages_prints_what_is_known_and_fails_for_one_that_does_not_hold(
     cli: CliRunner, fake: FakePackages
 ) -> None:
@@ -193,7 +209,7 @@ def test_packages_pin_writes_the_versions_of_now_and_undo_takes_it_back(cli: Cli
     done = cli.run("packages", "pin", "--yes", **ONLINE)
     assert done.code == 0, done.err
     assert f"weather: {NAME} -> {NAME}@1.0.0" in done.err
-    assert "clock: not pinned: its registry has no such version" in done.err
+    assert "clock: not pinned: its registry has no such package" in done.err
     assert args_of(cli, "weather") == ["-y", f"{NAME}@1.0.0"]
     assert args_of(cli, "old") == ["-y", f"{NAME}@0.9.0"]
     assert cli.run("undo", "--yes").code == 0

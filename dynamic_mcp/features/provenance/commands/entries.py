@@ -18,4 +18,4 @@ def packages_of(entries: Entries) -> Iterator[ServerPackage]:
             continue
         words = [each for each in args if isinstance(each, str)] if isinstance(args, list) else []
         own = {key: text for key, text in env.items() if isinstance(text, str)} if isinstance(env, Mapping) else {}
-        yield ServerPackage(name, (command, *words), {**os.environ, **own}, Path.cwd())
+        yield ServerPackage(name, (command, *words), {**os.environ, **own}, Path())

@@ -28,7 +28,7 @@ def examine(context: Invocation, entries: Entries, *, pin: bool = False) -> dict
     from dynamic_mcp.errors import InvalidArguments
     from dynamic_mcp.features.provenance import examination
     from dynamic_mcp.features.provenance.commands.entries import packages_of
-    from dynamic_mcp.features.provenance.pinning import NotPinnable, pinned_entry
+    from dynamic_mcp.features.provenance.pinning import NotPinnable, pinned_entry, word_of
 
     packages = [each for each in packages_of(entries) if each.use is not None]
     if not packages and not pin:
@@ -41,9 +41,12 @@ def examine(context: Invocation, entries: Entries, *, pin: bool = False) -> dict
         return {name: dict(entry) for name, entry in entries.items()}
     by_name = {each.package.server: each for each in examined}
     try:
-        return {name: pinned_entry(entry, by_name.get(name)) for name, entry in entries.items()}
+        pinned = {name: pinned_entry(entry, by_name.get(name)) for name, entry in entries.items()}
     except NotPinnable as exc:
         raise InvalidArguments(f"no version can be pinned: {exc}") from exc
+    for name, entry in pinned.items():
+        context.out.say(f"  pinned as: {word_of(entry, by_name[name])}")
+    return pinned
 
 
 def _show(context: Invocation, finding: Finding) -> None:

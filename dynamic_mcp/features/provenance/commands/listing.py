@@ -17,11 +17,11 @@ from dynamic_mcp.errors import NotFound, UntrustedPackage
 from dynamic_mcp.features.provenance.commands.entries import packages_of
 from dynamic_mcp.features.provenance.examination import Examined, ServerPackage, examine, list_findings
 from dynamic_mcp.features.provenance.packages import ForeignCode, PackageUse
-from dynamic_mcp.features.provenance.pinning import NotPinnable, pinned_entry
+from dynamic_mcp.features.provenance.pinning import NotPinnable, pinned_entry, word_of
 from dynamic_mcp.features.provenance.probe import list_packages
 from dynamic_mcp.importer.convert.plan import Plan
 from dynamic_mcp.importer.model import Entry
-from dynamic_mcp.system.text import one_line, pluralize
+from dynamic_mcp.system.text import pluralize
 
 
 def show(context: Invocation, servers: Sequence[str]) -> int:
@@ -86,7 +86,7 @@ def _pin_all(context: Invocation, plan: Plan, servers: Sequence[str]) -> dict[st
         except NotPinnable as exc:
             context.out.say(f"{name}: not pinned: {exc}")
             continue
-        context.out.say(f"{name}: {_word(entries[name], each)} -> {_word(changed[name], each)}")
+        context.out.say(f"{name}: {word_of(entries[name], each)} -> {word_of(changed[name], each)}")
     return changed
 
 
@@ -94,13 +94,6 @@ def _as_served(package: ServerPackage, served: dict[str, ServerPackage]) -> Serv
     """Return a package with the environment that its launcher gets, if the server is enabled."""
     known = served.get(package.server)
     return package if known is None else replace(package, environment=known.environment, cwd=known.cwd)
-
-
-def _word(entry: Entry, examined: Examined) -> str:
-    args, use = entry.get("args"), examined.use
-    assert isinstance(args, list)
-    assert isinstance(use, PackageUse)
-    return one_line(str(args[use.index - 1]), 200)
 
 
 def _refuse(findings: Sequence[Finding]) -> None:
