@@ -9,8 +9,6 @@ from msgspec import Struct
 
 from dynamic_mcp.features.provenance.packages import PackageUse
 
-_LONGEST = 200
-
 
 class CheckState(Enum):
     """How much of an attestation was checked here."""
@@ -18,7 +16,6 @@ class CheckState(Enum):
     CHECKED = "checked"  # its signature, that Sigstore's authority vouches for the signer, and its digest
     UNKNOWN_SIGNER = "unknown signer"  # the signature holds, and anyone may have made it
     FAILED = "failed"
-    UNCHECKED = "unchecked"
 
 
 class Attested(Struct, frozen=True, kw_only=True):

@@ -113,9 +113,13 @@ async def test_an_attestation_with_claims_that_are_not_texts_is_checked_by_its_c
 
 
 # JSON of any shape, with the names that answers have.
-NAMES = st.sampled_from(
-    ["versions", "time", "dist-tags", "latest", "1.0.0", "dist", "files", "filename", "hashes", "attestations"]
-)
+_WORDS = """
+versions time dist-tags latest 1.0.0 dist integrity signatures sig keyid files filename hashes attestations bundle
+predicateType https://slsa.dev/provenance/v1 verificationMaterial certificate rawBytes dsseEnvelope payload
+payloadType keys key expires SHA256:fake attestation_bundles publisher envelope statement signature
+verification_material manifests artifactType token
+"""
+NAMES = st.sampled_from(_WORDS.split())
 ANY = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=20) | NAMES,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4),
@@ -132,6 +136,36 @@ async def test_json_of_any_shape_has_plain_findings(fake: FakePackages, kind: st
     def answer(value: object) -> None:
         fake.answer(PATHS[kind], value)
         findings = asyncio.run_coroutine_threadsafe(look(fake, LINES[kind]), loop).result(60)
+        assert findings
+        assert all(is_plain(each.what + each.hint) for each in findings)
+
+    await asyncio.to_thread(answer)
+
+
+@pytest.mark.parametrize(
+    ("line", "path"),
+    [
+        (LINES["npm"], f"/-/npm/v1/attestations/{NAME}@1.0.0"),
+        (LINES["npm"], "/-/npm/v1/keys"),
+        (LINES["pypi"], "/integrity/mcp-weather/1.0.0/mcp_weather-1.0.0-py3-none-any.whl/provenance"),
+        ("docker run -i {host}/acme/weather", f"/v2/acme/weather/referrers/sha256:{'ab' * 32}"),
+        ("docker run -i {host}/acme/closed", "/token"),
+    ],
+)
+async def test_what_vouches_may_have_any_shape(fake: FakePackages, line: str, path: str) -> None:
+    fake.publish_npm(NAME, "1.0.0", is_attested=True)
+    fake.publish_pypi("mcp-weather", "1.0.0", is_attested=True)
+    fake.answer("/v2/acme/weather/manifests/latest", {}, docker_content_digest=f"sha256:{'ab' * 32}")
+    challenge = f'Bearer realm="{fake.url}/token"'
+    fake.answer("/v2/acme/closed/manifests/latest", {}, 401, www_authenticate=challenge)
+    loop = asyncio.get_running_loop()
+
+    @examples(100)
+    @given(ANY)
+    def answer(value: object) -> None:
+        fake.answer(path, value)
+        looked = look(fake, line.format(host=fake.host))
+        findings = asyncio.run_coroutine_threadsafe(looked, loop).result(60)
         assert findings
         assert all(is_plain(each.what + each.hint) for each in findings)
 

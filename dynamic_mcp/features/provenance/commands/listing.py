@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from dynamic_mcp.cli.agreement import agree
 from dynamic_mcp.cli.diagnosis import show_findings
@@ -115,19 +115,14 @@ def _to_json(examined: Examined) -> dict[str, object]:
     else:
         facts |= {"kind": use.kind, "name": use.name, "version": use.version or use.digest, "pinned": use.is_fixed}
     if record is not None:
-        release = record.release
         facts |= {
             "registry": record.registry,
             "newest": record.newest,
-            "release": None if release is None else release,
-            "attested": [{**_members(each), "state": each.state.value} for each in record.attested],
+            "release": record.release,
+            "attested": [{**asdict(each), "state": each.state.value} for each in record.attested],
             "signature": record.signature.holds,
             "digest": record.digest,
             "attachments": list(record.attachments),
         }
     findings = list_findings([examined], now=datetime.now(UTC))
     return {**facts, "findings": findings}
-
-
-def _members(value: object) -> dict[str, object]:
-    return {name: getattr(value, name) for name in value.__struct_fields__}  # type: ignore[attr-defined]
