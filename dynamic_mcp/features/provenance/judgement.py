@@ -81,6 +81,7 @@ def _describe(record: PackageRecord, release: Release, now: datetime) -> str:
     best = _best(record.attested)
     if best is not None and best.state is CheckState.CHECKED:
         parts.append(f"attested to be built from {_source(best)}, which was checked here")
+        parts += [f"in the environment {_show(best.environment)}, as the registry says"] if best.environment else []
     elif best is None and not release.is_attested:
         parts.append("its registry has no attestation of where it was built")
     if record.signature.holds:
@@ -179,7 +180,6 @@ def _joined(sources: set[str]) -> str:
 def _source(attested: Attested) -> str:
     details = [f"commit {_show(attested.commit[:12])}"] if attested.commit else []
     details += [f"workflow {_show(attested.workflow)}"] if attested.workflow else []
-    details += [f"environment {_show(attested.environment)}"] if attested.environment else []
     place = _show(attested.repository or attested.signer or "a place that it does not name")
     return f"{place} ({', '.join(details)})" if details else place
 

@@ -230,9 +230,9 @@ def _judge(attestation: _Attestation, integrity: str, authorities: bytes | None)
         return Attested(state=CheckState.FAILED, flaw=str(exc))
     return Attested(
         state=CheckState.CHECKED if statement.is_from_sigstore else CheckState.UNKNOWN_SIGNER,
-        repository=statement.repository or claims["repository"],
-        commit=statement.commit or claims["commit"],
-        workflow=claims["workflow"],
+        repository=statement.repository,
+        commit=statement.commit,
+        workflow=statement.workflow,
         signer=statement.signer,
     )
 
@@ -292,10 +292,15 @@ def _repository_of(uri: object) -> str:
 
 def _compare(statement: SignedStatement, claims: Mapping[str, str]) -> None:
     """Compare what a statement says with what its certificate does. Raises BadAttestation."""
-    for what, vouched in (("repository", statement.repository), ("commit", statement.commit)):
+    vouched_for = (
+        ("repository", statement.repository),
+        ("commit", statement.commit),
+        ("workflow", statement.workflow),
+    )
+    for what, vouched in vouched_for:
         if vouched and claims[what] and claims[what].rstrip("/").lower() != vouched.rstrip("/").lower():
             raise BadAttestation(f"it names another {what} than the certificate that signs it")
-    if not statement.repository and not statement.signer.lower().startswith(f"{claims['repository'].lower()}/"):
+    if not statement.repository:
         raise BadAttestation("its certificate does not say from which repository it is")
 
 

@@ -18,6 +18,7 @@ from dynamic_mcp.features.provenance.asking import NotAnswered, Registries, deco
 from dynamic_mcp.features.provenance.packages import PackageUse
 from dynamic_mcp.features.provenance.records import Attested, CheckState, PackageRecord, Release, parse_time
 from dynamic_mcp.features.provenance.signatures import (
+    GITHUB_ISSUER,
     BadAttestation,
     SignedEnvelope,
     SignedStatement,
@@ -39,7 +40,7 @@ _VERSION = re.compile(
     re.IGNORECASE,
 )
 _ISSUERS = {
-    "GitHub": ("https://github.com/", "https://token.actions.githubusercontent.com"),
+    "GitHub": ("https://github.com/", GITHUB_ISSUER),
     "GitLab": ("https://gitlab.com/", "https://gitlab.com"),
 }
 
@@ -264,12 +265,11 @@ def _judge(
         _compare(publisher, statement)
     except BadAttestation as exc:
         return Attested(state=CheckState.FAILED, flaw=str(exc))
-    home = _ISSUERS.get(publisher.kind, ("", ""))[0]
     return Attested(
         state=CheckState.CHECKED if statement.is_from_sigstore else CheckState.UNKNOWN_SIGNER,
-        repository=statement.repository or (f"{home}{_text(publisher.repository)}" if home else ""),
+        repository=statement.repository,
         commit=statement.commit,
-        workflow=_text(publisher.workflow) or _text(publisher.workflow_filepath),
+        workflow=statement.workflow,
         environment=_text(publisher.environment),
         signer=statement.signer,
     )

@@ -19,7 +19,10 @@ class CheckState(Enum):
 
 
 class Attested(Struct, frozen=True, kw_only=True):
-    """Where a registry says that a version was built, or why that does not hold (`flaw`)."""
+    """Where the certificate of an attestation says that a version was built, or why it does not hold (`flaw`).
+
+    The `environment` is the word of the registry alone.
+    """
 
     state: CheckState
     repository: str = ""
@@ -28,11 +31,6 @@ class Attested(Struct, frozen=True, kw_only=True):
     environment: str = ""
     signer: str = ""
     flaw: str = ""
-
-    @property
-    def source(self) -> str:
-        """The repository and the workflow, to compare versions by."""
-        return f"{self.repository} {self.workflow}".strip().lower()
 
 
 class SignatureCheck(Struct, frozen=True):

@@ -27,6 +27,7 @@ from msgspec import Struct
 
 from dynamic_mcp.features.provenance.asking import parse_object
 
+GITHUB_ISSUER = "https://token.actions.githubusercontent.com"
 STATEMENT_TYPE = "application/vnd.in-toto+json"
 _FULCIO = "1.3.6.1.4.1.57264.1"
 _MOST_SUBJECTS = 1000
@@ -49,7 +50,7 @@ class SignedStatement(Struct, frozen=True):
     issuer: str
     repository: str
     commit: str
-    ref: str
+    workflow: str
     is_from_sigstore: bool
 
 
@@ -75,13 +76,16 @@ def check_envelope(
     if body is None:
         raise BadAttestation("it signs something else than a statement")
     _check_subject(body, digests)
+    issuer = _extension(certificate, 8) or _extension(certificate, 1)
+    older = _extension(certificate, 5) if issuer == GITHUB_ISSUER else ""  # of certificates of before 2023-09
+    repository = _extension(certificate, 12) or (older and f"https://github.com/{older}")
     return SignedStatement(
         body=body,
         signer=_signer(certificate),
-        issuer=_extension(certificate, 8) or _extension(certificate, 1),
-        repository=_extension(certificate, 12),
-        commit=_extension(certificate, 13),
-        ref=_extension(certificate, 14),
+        issuer=issuer,
+        repository=repository,
+        commit=_extension(certificate, 13) or _extension(certificate, 3),
+        workflow=_workflow(_extension(certificate, 18), repository),
         is_from_sigstore=_is_issued_by(certificate, load_authorities(authorities)),
     )
 
@@ -186,6 +190,13 @@ def _extension(certificate: x509.Certificate, number: int) -> str:
     if number >= 8:
         data = _text_of_der(data)
     return data[:_MOST_CHARACTERS].decode(errors="replace")
+
+
+def _workflow(uri: str, repository: str) -> str:
+    """Return the path of a workflow in its repository, without the branch or the tag."""
+    place = uri.partition("@")[0]
+    is_inside = place.lower().startswith(f"{repository.lower()}/")
+    return place[len(repository) :].lstrip("/") if is_inside else place
 
 
 def _text_of_der(data: bytes) -> bytes:

@@ -70,7 +70,13 @@ class Authority:
             .add_extension(x509.SubjectAlternativeName([name]), critical=True)
             .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
         )
-        texts = {8: issuer, 12: repository, 13: commit, 14: "refs/tags/v1"}
+        texts = {
+            8: issuer,
+            12: repository,
+            13: commit,
+            14: "refs/tags/v1",
+            18: f"{repository}/{workflow}@refs/tags/v1",
+        }
         values = {number: encode_string(text) for number, text in texts.items()} | dict(extensions or {})
         for number, data in values.items():
             oid = x509.ObjectIdentifier(f"{FULCIO}.{number}")

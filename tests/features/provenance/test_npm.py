@@ -16,6 +16,7 @@ from tests.features.provenance.looking import fake, look, texts, worries
 from tests.features.provenance.signing import (
     COMMIT,
     REPOSITORY,
+    WORKFLOW,
     Authority,
     SigningKey,
     bundle,
@@ -43,7 +44,7 @@ async def test_an_attested_version_is_checked_and_its_source_is_named(fake: Fake
 async def test_the_older_bundles_of_npm_are_understood(fake: FakePackages) -> None:
     """With a chain of certificates, and SLSA provenance 0.2."""
     digest = hashlib.sha512(f"{NAME}@1.0.0".encode()).hexdigest()
-    older = {"uri": f"git+{REPOSITORY}@refs/heads/main", "digest": {"sha1": COMMIT}, "entryPoint": "release.yml"}
+    older = {"uri": f"git+{REPOSITORY}@refs/heads/main", "digest": {"sha1": COMMIT}, "entryPoint": WORKFLOW}
     predicate = {"invocation": {"configSource": older}}
     made = bundle(fake.authority.signer(), state("x", {"sha512": digest}, SLSA, predicate))
     material = made["verificationMaterial"]
@@ -52,7 +53,7 @@ async def test_the_older_bundles_of_npm_are_understood(fake: FakePackages) -> No
     fake.publish_npm(NAME, "1.0.0", provenance=npm_attestations([made], kind))
     findings = await look(fake, f"npx {NAME}")
     assert worries(findings) == []
-    assert f"`{REPOSITORY}` (commit `{COMMIT[:12]}`, workflow `release.yml`), which was checked" in findings[0].what
+    assert f"`{REPOSITORY}` (commit `{COMMIT[:12]}`, workflow `{WORKFLOW}`), which was checked" in findings[0].what
 
 
 def test_the_certificates_of_sigstore_are_those_that_are_valid_until_2031() -> None:
@@ -110,6 +111,10 @@ def other_commit(fake: FakePackages) -> Any:
     return npm_attestations([bundle(fake.authority.signer(), statement(commit="f" * 40))])
 
 
+def other_workflow(fake: FakePackages) -> Any:
+    return attested_by(fake, fake.authority, workflow=".github/workflows/other.yml")
+
+
 def no_bundle(fake: FakePackages) -> Any:
     return {"attestations": [{"predicateType": SLSA, "bundle": {}}]}
 
@@ -128,7 +133,7 @@ def certificate_of_rubbish(fake: FakePackages) -> Any:
 
 def silent_certificate(fake: FakePackages) -> Any:
     signer = fake.authority.signer(
-        repository="https://github.com/evil/x", extensions={12: b"\x0c\x85garbage", 13: b""}
+        repository="https://github.com/evil/x", extensions={12: b"\x0c\x85garbage", 13: b"", 18: b"\x0c"}
     )
     return npm_attestations([bundle(signer, statement())])
 
@@ -140,6 +145,7 @@ def silent_certificate(fake: FakePackages) -> Any:
         (changed_payload, "it was not signed by its certificate"),
         (other_repository, "it names another repository than the certificate that signs it"),
         (other_commit, "it names another commit than the certificate that signs it"),
+        (other_workflow, "it names another workflow than the certificate that signs it"),
         (silent_certificate, "its certificate does not say from which repository it is"),
         (no_bundle, "it is no bundle with a certificate and a signature"),
         (no_base64, "it has something that is not base64"),

@@ -10,7 +10,7 @@ import pytest
 from dynamic_mcp.doctor.findings import Level
 from tests.features.provenance.fake_packages import PUBLISHED, FakePackages
 from tests.features.provenance.looking import fake, look, texts, worries
-from tests.features.provenance.signing import COMMIT, REPOSITORY, pypi_provenance, state
+from tests.features.provenance.signing import COMMIT, REPOSITORY, WORKFLOW, pypi_provenance, state
 
 __all__ = ["fake"]
 
@@ -28,8 +28,8 @@ async def test_an_attested_file_is_checked_and_its_publisher_is_named(fake: Fake
     fake.publish_pypi(NAME, "1.0.0", is_attested=True)
     findings = await look(fake, f"uvx {NAME}==1.0.0")
     (fact,) = texts(findings, Level.OK)
-    built = f"attested to be built from `{REPOSITORY}` (commit `{COMMIT[:12]}`, workflow `release.yml`"
-    assert f"{built}, environment `pypi`), which was checked here" in fact
+    built = f"attested to be built from `{REPOSITORY}` (commit `{COMMIT[:12]}`, workflow `{WORKFLOW}`)"
+    assert f"{built}, which was checked here; in the environment `pypi`, as the registry says" in fact
     assert worries(findings) == []
 
 
