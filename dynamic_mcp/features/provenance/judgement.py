@@ -16,7 +16,7 @@ from dynamic_mcp.errors import UntrustedPackage
 from dynamic_mcp.features.provenance.known import find_look_alike
 from dynamic_mcp.features.provenance.packages import PackageUse
 from dynamic_mcp.features.provenance.records import Attested, CheckState, PackageRecord, Release
-from dynamic_mcp.system.text import format_age, one_line, pluralize
+from dynamic_mcp.system.text import format_age, one_line
 
 NEW_PACKAGE = timedelta(days=30)
 NEW_VERSION = timedelta(days=3)
@@ -143,7 +143,7 @@ def _judge_release(place: _Place, record: PackageRecord, release: Release, now: 
     elif release.published is not None and now - release.published < NEW_VERSION:
         hint = "harmful versions are mostly found within days"
         yield place.note(f"{label} was published {_age(release.published, now)} ago", hint)
-    yield from _judge_people(place, label, record.earlier, release)
+    yield from _judge_people(place, label, record, release)
     before = record.earlier[0] if record.earlier else None
     if release.scripts:
         scripts = ", ".join(f"`{one_line(each, 80)}`" for each in release.scripts)
@@ -154,12 +154,23 @@ def _judge_release(place: _Place, record: PackageRecord, release: Release, now: 
         )
 
 
-def _judge_people(place: _Place, label: str, earlier: Sequence[Release], release: Release) -> Iterator[Finding]:
+def _judge_people(place: _Place, label: str, record: PackageRecord, release: Release) -> Iterator[Finding]:
+    earlier, best = record.earlier, _best(record.attested)
     publishers = {each.publisher for each in earlier if each.publisher}
-    if release.publisher and publishers and release.publisher not in publishers:
-        who = _show(release.publisher)
-        count = pluralize(len(earlier), "version")
-        yield place.warn(f"{label} was published by {who}, who published none of the {count} before it")
+    is_checked = best is not None and best.state is CheckState.CHECKED
+    who = _show(release.publisher)
+    if earlier and earlier[0].is_by_workflow and not release.is_by_workflow:
+        yield place.warn(
+            f"{label} was published by {who} with a login, and the version before it by a workflow of the project",
+            "someone with a stolen login may have published it: ask its authors, or stay with that one",
+        )
+    elif release.is_by_workflow and is_checked and not any(each.is_by_workflow for each in earlier):
+        if earlier:
+            yield place.note(f"{label} was published by a workflow of the project, for the first time")
+    elif release.publisher and publishers and release.publisher not in publishers:
+        many = len(earlier) > 1
+        did_not = f"published none of the {len(earlier)} versions" if many else "did not publish the version"
+        yield place.warn(f"{label} was published by {who}, who {did_not} before it")
     before = earlier[0].maintainers if earlier else ()
     if before and release.maintainers and not {*before} & {*release.maintainers}:
         yield place.warn(f"{label} has other maintainers than the version before it, and none of those")

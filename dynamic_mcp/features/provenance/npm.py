@@ -185,6 +185,7 @@ def _release(version: str, manifest: _Manifest, published: datetime | None) -> R
         published=published,
         publisher=_name_of(manifest.publisher),
         maintainers=tuple(_names_of(manifest.maintainers)),
+        is_by_workflow=isinstance(manifest.publisher, dict) and bool(manifest.publisher.get("trustedPublisher")),
         is_attested=isinstance(manifest.distribution.attestations, dict),
         scripts=tuple(f"{name}: {scripts[name]}" for name in _INSTALL_SCRIPTS if isinstance(scripts.get(name), str)),
         withdrawn=f"deprecated: {deprecated}" if is_deprecated else "deprecated" if deprecated is True else "",

@@ -41,13 +41,17 @@ class SignatureCheck(Struct, frozen=True):
 
 
 class Release(Struct, frozen=True, kw_only=True):
-    """One version of a package. `maintainers` are those of its time; `withdrawn` says why it should not be used."""
+    """One version of a package. `maintainers` are those of its time; `withdrawn` says why it should not be used.
+
+    `is_by_workflow`: a workflow that the project trusts has published it, and no person with a login.
+    """
 
     version: str
     published: datetime | None = None
     publisher: str = ""
     maintainers: tuple[str, ...] = ()
     is_attested: bool = False
+    is_by_workflow: bool = False
     scripts: tuple[str, ...] = ()
     withdrawn: str = ""
 

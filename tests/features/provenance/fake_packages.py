@@ -91,6 +91,7 @@ class FakePackages:
         publisher: str = "ada",
         maintainers: tuple[str, ...] = ("ada",),
         is_signed: bool = True,
+        is_by_workflow: bool = False,
         provenance: Json | None = None,
         is_attested: bool = False,
         repository: str = "https://github.com/acme/weather",
@@ -114,7 +115,11 @@ class FakePackages:
             "name": name,
             "version": version,
             "dist": distribution,
-            "_npmUser": {"name": publisher, "email": "x@example.com"},
+            "_npmUser": {
+                "name": "GitHub Actions" if is_by_workflow else publisher,
+                "email": "x@example.com",
+                **({"trustedPublisher": {"id": "github", "oidcConfigId": "oidc:1"}} if is_by_workflow else {}),
+            },
             "maintainers": [{"name": each, "email": "x@example.com"} for each in maintainers],
             **manifest,
         }

@@ -220,6 +220,29 @@ async def test_a_publisher_who_published_none_before_is_a_warning(fake: FakePack
     assert maintainers.endswith("has other maintainers than the version before it, and none of those")
 
 
+async def test_a_login_in_place_of_a_workflow_is_a_warning_and_the_other_way_round_is_not(
+    fake: FakePackages,
+) -> None:
+    fake.publish_npm(NAME, "1.0.0", days=90)
+    fake.publish_npm(NAME, "1.0.1", days=80, is_by_workflow=True, is_attested=True)
+    findings = await look(fake, f"npx {NAME}")
+    assert worries(findings) == []
+    assert texts(findings, Level.NOTE)[0].endswith("was published by a workflow of the project, for the first time")
+    fake.publish_npm(NAME, "1.0.2", days=70, is_by_workflow=True, is_attested=True)
+    assert [each.level for each in await look(fake, f"npx {NAME}")] == [Level.OK]
+    fake.publish_npm(NAME, "1.0.3", days=60)
+    lost, login = worries(await look(fake, f"npx {NAME}"))
+    assert "is not attested, and `1.0.2` before it was" in lost
+    assert login.endswith("by `ada` with a login, and the version before it by a workflow of the project")
+
+
+async def test_a_workflow_that_nothing_attests_is_a_publisher_like_any_other(fake: FakePackages) -> None:
+    fake.publish_npm(NAME, "1.0.0", days=90)
+    fake.publish_npm(NAME, "1.0.1", days=80, is_by_workflow=True)
+    (worry,) = worries(await look(fake, f"npx {NAME}"))
+    assert worry.endswith("was published by `GitHub Actions`, who did not publish the version before it")
+
+
 async def test_a_script_that_a_version_begins_to_run_is_a_warning(fake: FakePackages) -> None:
     scripts = {"postinstall": "node \x1b[31m\u202eevil.js", "test": "vitest"}
     fake.publish_npm(NAME, "1.0.0", days=90)
