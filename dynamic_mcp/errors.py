@@ -275,6 +275,12 @@ class RegistryError(DynamicMcpError):
         super().__init__(f"registry `{registry}`: {message}", hint=hint)
 
 
+class UntrustedPackage(DynamicMcpError):
+    """What vouches for a package does not hold: it may not be what it claims to be."""
+
+    exit_code = 3
+
+
 class ListenError(DynamicMcpError):
     """HTTP cannot be served at an address."""
 

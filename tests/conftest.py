@@ -23,6 +23,8 @@ from tests.soak import SoakOfToday
 # The tests start thousands of programs: what one has compiled is kept for the next, as where they are installed.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+# No test asks the registries of packages of the world; those with registries of their own say so to what they start.
+os.environ.update(npm_config_offline="true", UV_OFFLINE="1", PIP_NO_INDEX="1")
 # A shell has what it starts in the background ignore Ctrl-C, and so would all programs that the tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

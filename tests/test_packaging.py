@@ -78,7 +78,8 @@ def assert_is_whole(wheel: Path) -> None:
         for file in folder.iterdir()
     }
     profiles = {"dynamic_mcp/features/sandbox/profiles.json"}
-    others = set(names) - code - metadata - packs - chart - page - profiles
+    packages = {f"dynamic_mcp/features/provenance/{name}" for name in ("known.json", "sigstore.pem")}
+    others = set(names) - code - metadata - packs - chart - page - profiles - packages
     assert others == {"dynamic_mcp/py.typed", "dynamic_mcp/dynamic-mcp.schema.json"}
     assert chart < set(names)
     assert packs | profiles < set(names)

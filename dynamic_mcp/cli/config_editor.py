@@ -10,6 +10,7 @@ from dynamic_mcp.cli.change_events import record
 from dynamic_mcp.cli.change_lock import hold_change_lock
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.machine import open_journal, timestamp
+from dynamic_mcp.cli.package_examiner import examine_packages
 from dynamic_mcp.cli.server_source import find_source
 from dynamic_mcp.config import edit, jsonc
 from dynamic_mcp.config.keys import format_path
@@ -29,17 +30,28 @@ from dynamic_mcp.system.text import os_reason
 EMPTY = '{\n  "mcpServers": {}\n}\n'
 
 
-def add_server(context: Invocation, name: str, entry: Mapping[str, object], *, may_replace: bool) -> int:
-    """Add a server to the config; return the exit code."""
+def add_server(
+    context: Invocation, name: str, entry: Mapping[str, object], *, may_replace: bool, pin: bool = False
+) -> int:
+    """Add a server to the config, with `pin` at the version of now; return the exit code."""
+    file = context.config_path(may_be_new=True)
+    _refuse_another(file, name, may_replace=may_replace)
+    entry = examine_packages(context, {name: entry}, pin=pin)[name]
     with hold_change_lock():
-        return _add(context, context.config_path(may_be_new=True), name, entry, may_replace=may_replace)
+        return _add(context, file, name, entry, may_replace=may_replace)
 
 
-def _add(context: Invocation, file: Path, name: str, entry: Mapping[str, object], *, may_replace: bool) -> int:
+def _refuse_another(file: Path, name: str, *, may_replace: bool) -> tuple[str | None, bool]:
+    """Return the text of a config, and whether it has this server. Raises InvalidArguments if it must not."""
     before = read_text(file) if file.exists() else None
     is_there = before is not None and name in parse_server_names(before, file)
     if is_there and not may_replace:
         raise InvalidArguments(f"`{file}` already has a server `{name}`", hint="--replace overwrites it")
+    return before, is_there
+
+
+def _add(context: Invocation, file: Path, name: str, entry: Mapping[str, object], *, may_replace: bool) -> int:
+    before, is_there = _refuse_another(file, name, may_replace=may_replace)
     _write(file, before, edit.put(before or EMPTY, ("mcpServers", name), entry))
     record(context, file, "config.changed", {"command": "add", "replaced" if is_there else "added": [name]})
     _report(context, file, name, "replaced in" if is_there else "added to", entry)

@@ -145,11 +145,14 @@ async def _examine(context: Invocation, config: Config) -> tuple[list[Finding], 
         check = cache(partial(_make_catalog_check, config))
         findings, reports = await _examine_daemon(context, config, doctor, catalog_store, check, progress)
         findings += await check_public_url(config.http)
-        findings += await probe_features(config)
         running = {report.group for report in reports}
         rest = tuple(each for each in config.groups if each.name not in running)
         alone = replace(config, groups=rest, middleware=())  # servers are checked without plug-ins
-        reports += await _examine_alone(context, alone, doctor, check, progress)
+        probed, found = await asyncio.gather(
+            probe_features(config), _examine_alone(context, alone, doctor, check, progress)
+        )
+        findings += probed
+        reports += found
     order = [group.name for group in config.groups]
     return findings, sorted(reports, key=lambda report: order.index(report.group))
 

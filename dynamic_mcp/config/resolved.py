@@ -551,6 +551,11 @@ class Config(Struct, frozen=True):
         return any(group.confinement is not None for group in self.groups)
 
     @property
+    def runs_programs(self) -> bool:
+        """Return whether a server is a program, which may come from a package."""
+        return any(isinstance(group.upstream, Program) for group in self.groups)
+
+    @property
     def profiles_run_scripts(self) -> bool:
         """Return whether clients of a profile may run scripts, whatever the settings say."""
         return any(profile.scripts for profile in self.profiles.values())

@@ -72,6 +72,7 @@ class Feature(Struct, frozen=True):
     auth_provider: str = ""  # turns such an entry into a `Provider`: its `make_provider`
     change_listener: str = ""  # records changes made by commands: its `record`
     server_source: str = ""  # finds servers by name, for `add`: a `cli.server_source.ServerSource`
+    packages: str = ""  # looks at the packages of servers, for `add`: a `cli.package_examiner.PackageExaminer`
     page: str = ""  # its sections of the page for people: `list_sections` returns `ui.section.PageSection` classes
     status: str = ""  # details of running proxies for `status`: its `read_status`
     choice_keys: Mapping[str, str] = {}  # the keys for the choices of its forms on a terminal
@@ -184,6 +185,14 @@ FEATURES = (
         section="config:Registries",
         server_source="commands.source",
         commands=(FeatureCommand("registry", "Set up", after="disable"),),
+    ),
+    Feature(
+        "provenance",
+        wanted_by=("runs_programs",),
+        packages="commands.examiner",
+        check="check",
+        probe="probe",
+        commands=(FeatureCommand("packages", "Check and repair", after="doctor"),),
     ),
     Feature(
         "cluster",

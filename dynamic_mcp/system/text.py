@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 # The maximum length of a summary of a group, a tool or a reason.
 MAX_LINE = 70
 # Spreadsheets take a cell that begins with one of these for a formula; some also the wide ones.
@@ -11,6 +13,16 @@ _FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff
 def pluralize(number: int, noun: str) -> str:
     """Return a number and its noun: `1 group`, `2 groups`. Pass the singular; the plural adds an `s`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def format_age(seconds: float) -> str:
+    """Return a time in its largest unit: `3 min`, `5 h`, `2 days`."""
+    steps: list[tuple[float, Callable[[float], str]]] = [
+        (60, lambda s: f"{s:.0f} s"),
+        (3600, lambda s: f"{s / 60:.0f} min"),
+        (48 * 3600, lambda s: f"{s / 3600:.0f} h"),
+    ]
+    return next((word(seconds) for bound, word in steps if seconds < bound), f"{seconds / 86400:.0f} days")
 
 
 def os_reason(exc: Exception) -> str:

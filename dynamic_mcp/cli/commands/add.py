@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dynamic_mcp.cli.options import common_options, header_option
+from dynamic_mcp.cli.package_examiner import find_examiner
 from dynamic_mcp.cli.server_source import F, find_source
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ dynamic-mcp add time -- uvx mcp-server-time --local-timezone Europe/Oslo
 dynamic-mcp add github --url https://api.githubcopilot.com/mcp/ --header 'Authorization: Bearer ${{GITHUB_TOKEN}}'
 """
 _source = find_source()
+_examiner = find_examiner()
 
 
 def _help() -> str:
@@ -35,6 +37,10 @@ def _help() -> str:
 
 def _source_options(command: F) -> F:
     return command if _source is None else _source.add_options(command)
+
+
+def _package_options(command: F) -> F:
+    return command if _examiner is None else _examiner.add_options(command)
 
 
 @click.command(short_help="Add a server to the config.", help=_help())
@@ -53,6 +59,7 @@ def _source_options(command: F) -> F:
 @click.option("--description", metavar="TEXT", help="One line that tells a model what the server is for.")
 @click.option("--replace", is_flag=True, help="Replace an existing server of this name.")
 @_source_options
+@_package_options
 @common_options
 def command(context: Invocation, /, name: str, program: tuple[str, ...], **given: Any) -> int:  # Any: click's values
     """Add a server as the command line says."""
@@ -84,7 +91,9 @@ def _add_by_hand(context: Invocation, name: str, program: tuple[str, ...], given
         "cwd": given["cwd"],
     }
     entry = {field: value for field, value in fields.items() if value or (field == "command" and program)}
-    return add_server(context, name, entry, may_replace=given["replace"])
+    if given.get("pin") and not program:
+        raise click.UsageError("--pin goes with a package, not with --url")
+    return add_server(context, name, entry, may_replace=given["replace"], pin=bool(given.get("pin")))
 
 
 def _add_by_name(context: Invocation, name: str, given: dict[str, Any]) -> int:

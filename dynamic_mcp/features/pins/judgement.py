@@ -28,7 +28,7 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.system.text import one_line
 
 if TYPE_CHECKING:  # imported with the first new definition
-    from dynamic_mcp.features.pins.look_alikes import LookAlikes
+    from dynamic_mcp.system.look_alikes import LookAlikes
 
 # The limits on a server's pins: the number of definitions, the characters of their names, and their bytes.
 MAX_PINS = 20_000
@@ -183,7 +183,7 @@ def _describe_alike(pinned: PinnedServer, key: Key, names: dict[PinKind, LookAli
     if kind is PinKind.UI or not pinned.pins(kind):  # the tool itself has that name
         return ""
     if kind not in names:
-        from dynamic_mcp.features.pins.look_alikes import LookAlikes
+        from dynamic_mcp.system.look_alikes import LookAlikes
 
         names[kind] = LookAlikes(pinned.pins(kind))
     alike = names[kind].find(name)

@@ -21,6 +21,7 @@ from dynamic_mcp.features.registry.config import Registry
 from dynamic_mcp.features.registry.document import FlawedDocument, ServerDocument, read_answer
 from dynamic_mcp.upstream.connections import create_pool, request_url
 from dynamic_mcp.upstream.http_errors import network_error
+from dynamic_mcp.upstream.small_answer import UnusableAnswer, fetch
 
 MAX_BYTES = 5 << 20
 MOST_PAGES = 5
@@ -139,7 +140,6 @@ class RegistryClient:
         """Return the body of an answer, None if not found. Raises _Unavailable and RegistryError."""
         headers = {
             "accept": "application/json",
-            "accept-encoding": "identity",  # without compression, the size limit bounds the memory
             "user-agent": f"dynamic-mcp/{__version__}",
             **self._registry.headers,
         }
@@ -163,22 +163,12 @@ class RegistryClient:
         return text
 
     async def _exchange(self, url: str, headers: Mapping[str, str]) -> tuple[int, str, bytes]:
-        timeouts = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), self._timeout_s)}
-        request = httpx2.Request("GET", url, headers=dict(headers), extensions=timeouts)
-        response = await self._pool.handle_async_request(request)
         try:
-            if "content-encoding" in response.headers:
-                raise RegistryError(self.name, "it compressed its answer, which it was not asked to do")
-            body = bytearray()
-            assert isinstance(response.stream, httpx2.AsyncByteStream)
-            async for chunk in response.stream:
-                body += chunk
-                if len(body) > MAX_BYTES:
-                    raise RegistryError(self.name, f"it answered with more than {MAX_BYTES >> 20} MiB")
-            etag = response.headers.get("etag", "")
-            return response.status_code, etag if _ETAG.fullmatch(etag) else "", bytes(body)
-        finally:
-            await response.aclose()
+            answer = await fetch(self._pool, url, headers, most_bytes=MAX_BYTES, timeout_s=self._timeout_s)
+        except UnusableAnswer as exc:
+            raise RegistryError(self.name, f"its answer cannot be used: {exc}") from exc
+        etag = answer.headers.get("etag", "")
+        return answer.status, etag if _ETAG.fullmatch(etag) else "", answer.body
 
     def _to_text(self, body: bytes) -> str:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -12,6 +12,7 @@ from dynamic_mcp.features.registry.cache import AnswerCache
 from dynamic_mcp.features.registry.client import LATEST, MOST_PAGES, RegistryClient, ServerListing
 from dynamic_mcp.features.registry.config import Registry
 from dynamic_mcp.features.registry.document import NAME, ServerDocument
+from dynamic_mcp.system.text import format_age
 
 MOST_WORDS = 4
 # The time limit for all pages of a search.
@@ -121,16 +122,6 @@ class Lookup:
             age = format_age(client.stale.age_s)
             self.notes.append(f"registry `{client.name}`: {client.stale.reason}; this is what it answered {age} ago")
             client.stale = None
-
-
-def format_age(seconds: float) -> str:
-    """Return a time in its largest unit: `3 min`, `5 h`, `2 days`."""
-    steps: list[tuple[float, Callable[[float], str]]] = [
-        (60, lambda s: f"{s:.0f} s"),
-        (3600, lambda s: f"{s / 60:.0f} min"),
-        (48 * 3600, lambda s: f"{s / 3600:.0f} h"),
-    ]
-    return next((word(seconds) for bound, word in steps if seconds < bound), f"{seconds / 86400:.0f} days")
 
 
 def _count_words(document: ServerDocument, words: Sequence[str]) -> int:

@@ -11,8 +11,18 @@ from urllib.parse import urlsplit
 
 from dynamic_mcp.config.substitute import expand
 
-_NPM = {("npx",), ("bunx",), ("pnpx",), ("npm", "exec"), ("npm", "x"), ("pnpm", "dlx"), ("yarn", "dlx"), ("bun", "x")}
-_PYPI = {("uvx",), ("uv", "tool", "run"), ("pipx", "run")}
+# The words that run a package of npm or PyPI, which is named next.
+NPM_LAUNCHERS = {
+    ("npx",),
+    ("bunx",),
+    ("pnpx",),
+    ("npm", "exec"),
+    ("npm", "x"),
+    ("pnpm", "dlx"),
+    ("yarn", "dlx"),
+    ("bun", "x"),
+}
+PYPI_LAUNCHERS = {("uvx",), ("uv", "tool", "run"), ("pipx", "run")}
 _NPM_PACKAGE = re.compile(r"((?:@[^/@]+/)?[^@]+)(?:@.*)?")
 _PYPI_PACKAGE = re.compile(r"([A-Za-z0-9._-]+)(?:\[[^\]]*\])?(?:[@=<>~!].*)?")
 _SILENT = frozenset({"-y", "--yes", "-q", "--quiet", "--no", "--no-install", "--"})
@@ -42,7 +52,7 @@ def identify(entry: Mapping[str, object], home: str) -> Identity:
     if isinstance(skills, list):
         return Identity(("skills", *map(str, skills)))
     command, words = _command_words(entry, home)
-    program = _program_name(command)
+    program = program_name(command)
     package = _parse_package([program, *words])
     if _is_bridge(package):
         return Identity(("url", _canonicalize(package[2])))
@@ -67,6 +77,12 @@ def pinned_version(entry: Mapping[str, object], package: str) -> str:
     return next((match[1] for word in words if (match := form.fullmatch(word))), "")
 
 
+def program_name(command: str) -> str:
+    """Return the name of a program without its folder and the ending that Windows gives it."""
+    name = re.split(r"[/\\]", command)[-1]
+    return re.sub(r"\.(exe|cmd|bat)$", "", name, flags=re.IGNORECASE).lower()
+
+
 def collect_conditions(
     entry: Mapping[str, object], home: str, values: Mapping[str, str]
 ) -> frozenset[tuple[str, str, str]]:
@@ -78,7 +94,7 @@ def collect_conditions(
 def _iter_conditions(entry: Mapping[str, object], home: str) -> Iterator[tuple[str, str, str]]:
     env = {name: str(value) for name, value in _as_object(entry.get("env")).items()}
     command, words = _command_words(entry, home)
-    package = _parse_package([_program_name(command), *words])
+    package = _parse_package([program_name(command), *words])
     if "url" not in entry and _is_bridge(package):
         for option, header in pairwise(package[3:]):
             if option == "--header":
@@ -108,7 +124,7 @@ def _command_words(entry: Mapping[str, object], home: str) -> tuple[str, list[st
     command = str(entry.get("command", ""))
     args = entry.get("args")
     words = [_expand_home(str(arg), home) for arg in args] if isinstance(args, list) else []
-    if _program_name(command) == "cmd" and len(words) > 1 and words[0].lower() == "/c":
+    if program_name(command) == "cmd" and len(words) > 1 and words[0].lower() == "/c":
         return words[1], words[2:]
     return command, words
 
@@ -118,13 +134,8 @@ def _is_bridge(package: tuple[str, ...]) -> bool:
     return package[:2] == ("npm", "mcp-remote") and len(package) > 2 and "://" in package[2]
 
 
-def _program_name(command: str) -> str:
-    name = re.split(r"[/\\]", command)[-1]
-    return re.sub(r"\.(exe|cmd|bat)$", "", name, flags=re.IGNORECASE).lower()
-
-
 def _parse_package(words: Sequence[str]) -> tuple[str, ...]:
-    for kind, launchers, form in (("npm", _NPM, _NPM_PACKAGE), ("pypi", _PYPI, _PYPI_PACKAGE)):
+    for kind, launchers, form in (("npm", NPM_LAUNCHERS, _NPM_PACKAGE), ("pypi", PYPI_LAUNCHERS, _PYPI_PACKAGE)):
         for launcher in launchers:
             if tuple(words[: len(launcher)]) == launcher:
                 rest = list(words[len(launcher) :])

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dynamic_mcp.cli.agreement import agree
+from dynamic_mcp.cli.entry_plan import start_plan, write_plan
 from dynamic_mcp.cli.invocation import Invocation
+from dynamic_mcp.cli.package_examiner import examine_packages
 from dynamic_mcp.config.types import NAME_LENGTH
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments
 from dynamic_mcp.features.registry.build import EntryDraft, build, command_line
@@ -20,7 +22,6 @@ from dynamic_mcp.features.registry.commands.answers import (
     store_secrets,
 )
 from dynamic_mcp.features.registry.commands.inquiry import Inquiry
-from dynamic_mcp.features.registry.commands.plan import start_plan, write_plan
 from dynamic_mcp.features.registry.document import ServerDocument
 from dynamic_mcp.features.registry.options import Kind, Option, best, matching, questions_about, usable_options
 from dynamic_mcp.features.registry.origin import KEY, origin_of
@@ -48,6 +49,7 @@ class AddOptions:
     yes: bool = False
     is_print: bool = False
     may_replace: bool = False
+    pin: bool = False
 
 
 @dataclass(frozen=True)
@@ -89,13 +91,14 @@ def add_document(context: Invocation, options: AddOptions, document: ServerDocum
     answers = store_secrets(collected, questions_about(option), server, plan.target.vault)
     draft = build_or_refuse(document, option, answers)
     description = {"description": options.description} if options.description else {}
-    entry: Entry = {**draft.entry, **description, **_written_origin(origin, document, option, answers)}
+    program = examine_packages(context, {server: draft.entry}, pin=options.pin)[server]
+    entry: Entry = {**program, **description, **_written_origin(origin, document, option, answers)}
     plan = plan.with_servers({server: entry})
     show_warnings(context, document, (*taken, *draft.warnings))
     if options.is_print:
         context.out.print_json({"mcpServers": {server: entry}})
         return 0
-    _show(context, plan, option, answers, draft.entry)
+    _show(context, plan, option, answers, program)
     if not agree(context, f"Add it to {plan.output}?", done="written", yes=options.yes):
         return 1
     write_plan(context, plan, f"add {server}")

@@ -14,6 +14,7 @@ from typing import IO
 from msgspec import Struct
 
 from dynamic_mcp.cli.agreement import agree
+from dynamic_mcp.cli.entry_plan import start_plan, write_plan
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.runner import run
 from dynamic_mcp.config import form
@@ -24,7 +25,6 @@ from dynamic_mcp.features.registry.bundle import BadBundle, Bundle, bundles_dir,
 from dynamic_mcp.features.registry.bundle_entry import Site, ask_about, build_entry, check_answers, programs_of
 from dynamic_mcp.features.registry.commands.adding import AddOptions, format_words, kept_variables
 from dynamic_mcp.features.registry.commands.answers import complete, find_prompt, parse_answers, store_secrets
-from dynamic_mcp.features.registry.commands.plan import start_plan, write_plan
 from dynamic_mcp.importer.convert.plan import Plan
 from dynamic_mcp.importer.model import Entry
 from dynamic_mcp.system.programs import find_program

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dynamic_mcp.cli.agreement import agree
+from dynamic_mcp.cli.entry_plan import start_plan, write_plan
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.errors import InvalidArguments, NotFound
 from dynamic_mcp.features.registry.commands.inquiry import Inquiry, split_version
-from dynamic_mcp.features.registry.commands.plan import start_plan, write_plan
 from dynamic_mcp.features.registry.identity import EntryTarget, find_image, find_option, has_version
 from dynamic_mcp.features.registry.lookup import Hit, Lookup
 from dynamic_mcp.features.registry.options import Option

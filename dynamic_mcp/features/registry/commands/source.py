@@ -82,6 +82,7 @@ def add(context: Invocation, name: str, values: Mapping[str, Any]) -> int:
         yes=values["yes"],
         is_print=values["is_print"],
         may_replace=values["replace"],
+        pin=bool(values.get("pin")),
     )
     if is_bundle(name):
         return add_bundle(context, options, values["sha256"])

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from difflib import unified_diff
 
 from dynamic_mcp.cli.agreement import agree
+from dynamic_mcp.cli.entry_plan import start_plan, write_plan
 from dynamic_mcp.cli.invocation import Invocation
+from dynamic_mcp.cli.package_examiner import examine_packages
 from dynamic_mcp.config.secrets import MASKED
 from dynamic_mcp.errors import DynamicMcpError, NotFound
 from dynamic_mcp.features.registry.build import texts_of
@@ -21,7 +23,6 @@ from dynamic_mcp.features.registry.commands.answers import (
     store_secrets,
 )
 from dynamic_mcp.features.registry.commands.inquiry import Inquiry
-from dynamic_mcp.features.registry.commands.plan import start_plan, write_plan
 from dynamic_mcp.features.registry.document import ServerDocument
 from dynamic_mcp.features.registry.identity import with_version
 from dynamic_mcp.features.registry.options import Option, questions_about, usable_options
@@ -56,6 +57,7 @@ def update(context: Invocation, names: tuple[str, ...], *, yes: bool, is_print: 
         context.out.say("nothing to update")
     for each in updates:
         _show(context, each)
+    examine_packages(context, {each.server: each.after for each in updates})
     if context.out.is_json_requested or is_print:
         context.out.print_json([_to_json(each) for each in updates])
     if is_print or not updates:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dynamic_mcp.cli.entry_plan import start_plan
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.errors import NotFound, RegistryError
 from dynamic_mcp.features.registry.build import build, command_line
 from dynamic_mcp.features.registry.commands.adding import format_words, show_warnings
 from dynamic_mcp.features.registry.commands.answers import format_question
 from dynamic_mcp.features.registry.commands.inquiry import Inquiry
-from dynamic_mcp.features.registry.commands.plan import start_plan
 from dynamic_mcp.features.registry.document import ServerDocument
 from dynamic_mcp.features.registry.lookup import Hit
 from dynamic_mcp.features.registry.options import Option, kind_of, questions_about, usable_options

@@ -1,0 +1,1 @@
+"""Where the packages of servers come from, and what speaks for or against them."""
