@@ -233,7 +233,11 @@ def test_what_a_server_is_known_to_have_is_compared_with_its_pins_by_a_few_modul
     call = {"name": "call_dynamic_tool", "arguments": {"group": "good", "name": "echo", "args": {"text": "hi"}}}
     with start_watched(config) as process:
         request = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}
-        process.communicate(f"{json.dumps(HELLO)}\n{json.dumps(request)}\n", timeout=30)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(f"{json.dumps(HELLO)}\n{json.dumps(request)}\n")
+        assert {json.loads(process.stdout.readline())["id"] for _ in range(2)} == {1, 2}
+        process.communicate(timeout=30)
     with start_watched(config) as process:
         _, errors = process.communicate(f"{json.dumps(HELLO)}\n", timeout=30)
     loaded = own_modules(next(line for line in errors.splitlines() if "dynamic_mcp.errors" in line))
