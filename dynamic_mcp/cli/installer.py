@@ -115,7 +115,7 @@ def _install(
         may_hide=known is not None and known.searches_tools,
     )
     if dry_run:
-        _show_diff(context, result, start.headers)
+        show_diff(context, result, start.headers)
     elif result.is_needed:
         entry = open_journal().apply(f"install {adapter.name}", _subject(adapter, where), timestamp(), result.changes)
         _report(context, adapter, result, entry, start)
@@ -285,7 +285,8 @@ def _subject(adapter: Adapter, scope: ToolScope) -> str:
     return f"{adapter.name}/{scope.value}"
 
 
-def _show_diff(context: Invocation, result: InstallPlan, headers: Mapping[str, str]) -> None:
+def show_diff(context: Invocation, result: InstallPlan, headers: Mapping[str, str]) -> None:
+    """Print the differences of the tool's files, without the secrets of its servers and of these headers."""
     hiding = Hiding()
     hiding.add_tree({"headers": dict(headers)})
     for each in result.diffs:

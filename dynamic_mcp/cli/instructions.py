@@ -6,6 +6,7 @@ import contextlib
 import difflib
 import shutil
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -13,7 +14,7 @@ import click
 from dynamic_mcp.cli.change_events import record_change
 from dynamic_mcp.cli.change_history import report
 from dynamic_mcp.cli.change_lock import hold_change_lock
-from dynamic_mcp.cli.installer import find_replaced, report_remaining, require_config
+from dynamic_mcp.cli.installer import find_replaced, report_remaining, require_config, show_diff
 from dynamic_mcp.cli.invocation import Invocation, narrow_config
 from dynamic_mcp.cli.machine import local_machine, open_journal, timestamp
 from dynamic_mcp.config.read import read as read_config
@@ -41,6 +42,22 @@ from dynamic_mcp.system.own_program import find_own_program
 from dynamic_mcp.system.shell import format_command
 
 
+@dataclass(frozen=True)
+class _Plan:
+    """The changes of an installation; None for instructions that are there, and for servers that stay."""
+
+    target: InstructionTarget
+    instructions: FileChange | None
+    replacement: Replacement | None
+    replaced: InstallPlan | None
+    caveat: str
+
+    @property
+    def changes(self) -> list[FileChange]:
+        own = [] if self.instructions is None else [self.instructions]
+        return [*own, *(() if self.replaced is None else self.replaced.changes)]
+
+
 def install_instructions(
     context: Invocation,
     tool: str,
@@ -54,33 +71,24 @@ def install_instructions(
     """Write instructions where a tool reads them; return the exit code."""
     if scope == "all":
         raise click.UsageError("--cli writes to one scope: user or project")
+    adapter, machine = reader.find_tool(tool), local_machine(project)
     with hold_change_lock():
-        adapter, machine = reader.find_tool(tool), local_machine(project)
-        target = find_instruction_target(adapter, ToolScope(scope), machine)
-        config = require_config(context.config_path().absolute())
-        command, caveat = _find_command(machine, config, profile)
-        servers = _list_servers(config, machine, profile)
-        change = plan_instructions(target, write_instructions(target.kind, command, servers))
-        replacement = find_replaced(adapter, scope, machine, config) if replace else None
-        replaced = plan_replacements(adapter, machine, replacement.servers) if replacement is not None else None
-        changes = [*([] if change is None else [change]), *(() if replaced is None else replaced.changes)]
+        plan = _plan(context, adapter, ToolScope(scope), machine, profile, replace=replace)
         if dry_run:
-            _show_diff(context, changes)
-        elif changes:
-            entry = open_journal().apply(_title(adapter), _subject(adapter, scope), timestamp(), changes)
-            _report(context, adapter, target, entry, replaced)
-            record_change(
-                context, (), "tool.changed", {"command": "install", "tool": adapter.name, "scope": scope, "cli": True}
-            )
-    if not changes:
-        context.out.say(f"`{target.file}` already has the instructions")
-    if caveat:
-        context.out.say(f"warning: {caveat}")
+            _show_diff(context, plan)
+        elif plan.changes:
+            entry = open_journal().apply(_title(adapter), _subject(adapter, scope), timestamp(), plan.changes)
+            _report(context, adapter, plan, entry)
+            _record(context, "install", adapter, scope)
+    if not plan.changes:
+        context.out.say(f"`{plan.target.file}` already has the instructions")
+    if plan.caveat:
+        context.out.say(f"warning: {plan.caveat}")
     _report_entry(context, adapter, scope, machine)
-    if replacement is not None:
-        report_remaining(context, adapter, replacement)
+    if plan.replacement is not None:
+        report_remaining(context, adapter, plan.replacement)
     if context.out.is_json_requested:
-        context.out.print_json(_to_json(adapter, target, changes, replaced, replacement))
+        context.out.print_json(_to_json(adapter, plan))
     return 0
 
 
@@ -91,10 +99,21 @@ def uninstall_instructions(context: Invocation, tool: str, scope: str, project: 
     with hold_change_lock():
         actions = _uninstall(adapter, target, scope, dry_run=dry_run)
     if not dry_run:
-        record_change(
-            context, (), "tool.changed", {"command": "uninstall", "tool": adapter.name, "scope": scope, "cli": True}
-        )
+        _record(context, "uninstall", adapter, scope)
     return report(context, actions)
+
+
+def _plan(
+    context: Invocation, adapter: Adapter, scope: ToolScope, machine: Machine, profile: str | None, *, replace: bool
+) -> _Plan:
+    target = find_instruction_target(adapter, scope, machine)
+    config = require_config(context.config_path().absolute())
+    command, caveat = _find_command(machine, config, profile)
+    servers = _list_servers(config, machine, profile)
+    instructions = plan_instructions(target, write_instructions(target.kind, command, servers))
+    replacement = find_replaced(adapter, scope.value, machine, config) if replace else None
+    replaced = plan_replacements(adapter, machine, replacement.servers) if replacement is not None else None
+    return _Plan(target, instructions, replacement, replaced, caveat)
 
 
 def _uninstall(adapter: Adapter, target: InstructionTarget, scope: str, *, dry_run: bool) -> list[str]:
@@ -159,21 +178,27 @@ def _subject(adapter: Adapter, scope: str) -> str:
     return f"{adapter.name}/{scope}/cli"
 
 
-def _show_diff(context: Invocation, changes: list[FileChange]) -> None:
-    for each in changes if not context.out.is_json_requested else ():
-        before, after = ((data or b"").decode("utf-8", "replace").splitlines() for data in (each.before, each.after))
-        for line in difflib.unified_diff(before, after, str(each.file), str(each.file), lineterm=""):
+def _record(context: Invocation, command: str, adapter: Adapter, scope: str) -> None:
+    members = {"command": command, "tool": adapter.name, "scope": scope, "cli": True}
+    record_change(context, (), "tool.changed", members)
+
+
+def _show_diff(context: Invocation, plan: _Plan) -> None:
+    change = plan.instructions
+    if change is not None and not context.out.is_json_requested:
+        before, after = (
+            (data or b"").decode("utf-8", "replace").splitlines() for data in (change.before, change.after)
+        )
+        name = str(change.file)
+        for line in difflib.unified_diff(before, after, name, name, lineterm=""):
             context.out.print_text(line)
+    if plan.replaced is not None:
+        show_diff(context, plan.replaced, {})
 
 
-def _report(
-    context: Invocation,
-    adapter: Adapter,
-    target: InstructionTarget,
-    entry: JournalEntry,
-    replaced: InstallPlan | None,
-) -> None:
-    context.out.say(f"{adapter.title} now reads how to use dynamic-mcp in its shell: `{target.file}`")
+def _report(context: Invocation, adapter: Adapter, plan: _Plan, entry: JournalEntry) -> None:
+    context.out.say(f"{adapter.title} now reads how to use dynamic-mcp in its shell: `{plan.target.file}`")
+    replaced = plan.replaced
     for text, names in (
         ("disabled there", replaced.disabled_servers if replaced else ()),
         ("removed there", replaced.removed_servers if replaced else ()),
@@ -195,20 +220,14 @@ def _report_entry(context: Invocation, adapter: Adapter, scope: str, machine: Ma
         context.out.say(f"{adapter.title} has dynamic-mcp as an MCP server too; `{remove}` removes that")
 
 
-def _to_json(
-    adapter: Adapter,
-    target: InstructionTarget,
-    changes: list[FileChange],
-    replaced: InstallPlan | None,
-    replacement: Replacement | None,
-) -> Mapping[str, object]:
-    remaining = () if replacement is None else replacement.remaining
+def _to_json(adapter: Adapter, plan: _Plan) -> Mapping[str, object]:
+    remaining = () if plan.replacement is None else plan.replacement.remaining
     return {
         "tool": adapter.name,
-        "file": str(target.file),
-        "changed": bool(changes),
-        "switched_off": list(replaced.disabled_servers if replaced else ()),
-        "taken_out": list(replaced.removed_servers if replaced else ()),
+        "file": str(plan.target.file),
+        "changed": bool(plan.changes),
+        "switched_off": list(plan.replaced.disabled_servers if plan.replaced else ()),
+        "taken_out": list(plan.replaced.removed_servers if plan.replaced else ()),
         "still_on": [
             {"name": each.name, "scope": each.source.scope.value, "file": str(each.source.file)} for each in remaining
         ],

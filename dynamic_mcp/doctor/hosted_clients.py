@@ -46,6 +46,7 @@ _ACCEPT = {"accept": "application/json, text/event-stream"}
 _NO_CLIENT: Mapping[str, object] = {"redirect_uris": []}
 # Where people and machines look after a service, below its root.
 _PRIVATE_PATHS = ("/ui", "/metrics")
+_NGROK = "ngrok-error-code"
 _DNS = "add it to DNS, or wait until it is known"
 
 _REDIRECTS = (
@@ -74,11 +75,11 @@ class _Answer(Struct, frozen=True):
 
 
 async def check_hosted_clients(
-    http: Http, *, lacks_credential: bool = False, plain_port: int = 80, look_up: LookUp | None = None
+    http: Http, *, lacks_credential: bool = False, plain_port: int | None = None, look_up: LookUp | None = None
 ) -> list[Finding]:
     """Return what keeps such clients from the public URL, and what others reach through it.
 
-    `lacks_credential`: nothing else looks at large messages. `plain_port` is the one of HTTP without TLS.
+    `lacks_credential`: nothing else looks at large messages. `plain_port` is that of HTTP without TLS: 80 beside 443.
     """
     assert http.public_url is not None
     parts = urlsplit(http.public_url)
@@ -132,10 +133,11 @@ class _Visitor:
         self._url = url
         self._root = issuer_of(http)
 
-    async def check_plain_http(self, port: int) -> list[Finding]:
+    async def check_plain_http(self, port: int | None) -> list[Finding]:
         """See whether what is served with TLS is served without it, too."""
         parts = urlsplit(self._url)
-        if parts.scheme != "https":
+        port = 80 if port is None and parts.port in (None, 443) else port
+        if parts.scheme != "https" or port is None:
             return []
         try:
             answer = await self._get(f"http://{parts.hostname}:{port}{parts.path}")
@@ -246,9 +248,10 @@ class _Visitor:
         if not find_text(answer.document, "error"):
             hint = "let the reverse proxy pass `/register` and `/token` on without a password or a login"
             found.append(warning(WHERE, f"clients cannot register: `{endpoint}` is answered {answer.status}", hint))
-        page = _find_interstitial(await self._get(find_text(document, "authorization_endpoint"), _BROWSER))
-        if page is not None:
-            found.append(page)
+        page = await self._get(find_text(document, "authorization_endpoint"), _BROWSER)
+        if _NGROK in page.headers:
+            what = "people see a page of ngrok before they log in, which they have to leave by a button"
+            found.append(Finding(Level.NOTE, WHERE, what, "its paid plans have none"))
         return found or [Finding(Level.OK, WHERE, "clients can register, with any redirect URI of https, and log in")]
 
     async def check_size(self) -> list[Finding]:
@@ -315,12 +318,9 @@ def _judge_server(issuer: str, document: Mapping[str, object]) -> Iterator[Findi
 def _find_interstitial(answer: _Answer) -> Finding | None:
     """Return a finding about a page that something on the way has put in the place of the answer."""
     headers = answer.headers
-    if "ngrok-error-code" in headers:
-        code = one_line(headers["ngrok-error-code"], 40)
-        hint = (
-            "ERR_NGROK_6024 is the warning of its free plan, which people see once, at the login; else: does it run?"
-        )
-        return warning(WHERE, f"ngrok answers with a page of its own ({code})", hint)
+    if _NGROK in headers:
+        what = f"ngrok answers with a page of its own ({one_line(headers[_NGROK], 40)})"
+        return warning(WHERE, what, "does its agent run, and for this name?")
     if headers.get("cf-mitigated") == "challenge":
         hint = "skip bots and challenges for this host name, by a custom rule in Security of its zone"
         return warning(WHERE, "Cloudflare answers with a challenge, which no program passes", hint)

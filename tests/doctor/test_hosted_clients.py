@@ -92,7 +92,7 @@ def always(reply: Reply) -> Change:
             "POST /mcp",
             always(Reply(404, text="tunnel not found", headers={"ngrok_error_code": "ERR_NGROK_3200"})),
             "ngrok answers with a page of its own (ERR_NGROK_3200)",
-            "does it run",
+            "does its agent run",
         ),
         (
             "POST /mcp",
@@ -136,12 +136,6 @@ def always(reply: Reply) -> Change:
         ),
         ("POST /register", always(PASSWORD), "clients cannot register: ", "pass `/register`"),
         (
-            "GET /authorize",
-            always(Reply(text="Visit", headers={"ngrok_error_code": "ERR_NGROK_6024"})),
-            "ngrok answers with a page of its own (ERR_NGROK_6024)",
-            "people see once",
-        ),
-        (
             "GET /ui",
             always(Reply(text="servers", headers={"content_security_policy": "x"})),
             "/ui` is open",
@@ -167,6 +161,18 @@ async def test_a_client_that_can_give_itself_a_name_is_an_error() -> None:
     (found,) = problems_of(findings)
     assert (found.level, "whoever sends `x-forwarded-user`" in found.what) == (Level.ERROR, True)
     assert "DELETE /mcp" in service.requests
+
+
+async def test_a_page_that_people_see_before_the_login_is_a_note() -> None:
+    warned = Reply(text="You are about to visit", headers={"ngrok_error_code": "ERR_NGROK_6024"})
+    findings, _ = await look({"GET /authorize": always(warned)})
+    (found,) = problems_of(findings)
+    assert (found.level, "people see a page of ngrok" in found.what) == (Level.NOTE, True)
+
+
+async def test_a_login_page_of_the_reverse_proxy_is_not_in_the_way() -> None:
+    findings, _ = await look({"GET /authorize": always(PAGE), "GET /ui": always(PAGE)})
+    assert problems_of(findings) == []
 
 
 async def test_another_login_server_decides_by_itself_who_registers() -> None:

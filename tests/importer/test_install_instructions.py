@@ -202,6 +202,15 @@ def test_the_servers_of_the_tool_can_be_disabled_with_it_and_come_back_with_undo
     assert not target_of("cursor", ToolScope.USER).file.exists()
 
 
+def test_a_dry_run_shows_no_secrets_of_the_servers_that_it_would_disable(world: World) -> None:
+    world.cursor(time={"command": "time-mcp", "env": {"API_TOKEN": "sk-very-secret-value-0123456789"}})
+    world.output.unlink()
+    world.run("import", "cursor", "--yes")
+    shown = world.run("install", "cursor", "--cli", "--replace", "--dry-run")
+    assert "time-mcp" in shown.out
+    assert "very-secret" not in shown.out + shown.err
+
+
 def test_an_entry_that_is_there_too_is_named_and_kept(world: World) -> None:
     world.run("install", "cursor")
     done = world.run("install", "cursor", "--cli")
