@@ -44,9 +44,9 @@ These MCP servers are not among your tools; their tools are commands for your sh
 {servers}
 Find tools with their parameters (`?`: optional), the best match first:
 
-    {ampersand}{search}
+    {search}
 
-`tools SERVER` without `--query` lists a server's tools; `--json` instead of `--table` has whole JSON schemas.
+{note}`tools SERVER` without `--query` lists a server's tools; `--json` instead of `--table` has whole JSON schemas.
 
 Call a tool with one JSON object on stdin, where no shell changes its quotes:
 
@@ -55,7 +55,9 @@ Call a tool with one JSON object on stdin, where no shell changes its quotes:
     {example}
     END
     # PowerShell
-    '{example}' | {ampersand}{call}
+    @'
+    {example}
+    '@ | {ampersand}{call}
     # cmd
     echo {example} | {call}
 
@@ -192,6 +194,7 @@ def _write_body(command: ShellCommand, servers: Mapping[str, str]) -> str:
     return _BODY.format(
         servers="".join(_write_line(name, text) for name, text in servers.items()),
         ampersand="& " if command.is_quoted else "",
+        note="In PowerShell, the quoted path needs `& ` before it. " if command.is_quoted else "",
         search=search,
         call=call,
         example='{"name": "value"}',
