@@ -26,6 +26,7 @@ from dynamic_mcp.groups.lifecycle import TRANSITIONS
 from dynamic_mcp.importer.model import Machine, ToolScope
 from dynamic_mcp.importer.tools import locations
 from dynamic_mcp.importer.tools.catalog import TOOLS
+from dynamic_mcp.importer.tools.instructions import PLACES, InstructionKind
 from dynamic_mcp.observe import conventions
 from dynamic_mcp.proxy.chain import ORDER
 
@@ -108,6 +109,23 @@ def clients() -> str:
             cells.append(f"`{shown}`" if shown else "")
         if any(cells):
             rows.append(f"| {tool.title} | `dynamic-mcp install {tool.name}` | {cells[0]} | {cells[1]} |")
+    return "\n".join(rows)
+
+
+def instructions() -> str:
+    """Return where each tool gets the instructions of `install --cli`, on Linux."""
+    machine = Machine(Path("/HOME"), Path("/PROJECT"), {}, "linux")
+    rows = ["| tool | user | project |", "|---|---|---|"]
+    for tool in TOOLS:
+        cells = dict.fromkeys((ToolScope.USER, ToolScope.PROJECT), "")
+        for place in PLACES.get(tool.name, ()):
+            path = locations.resolve_path(place.path, machine)
+            if path is not None and "linux" in place.systems:
+                shown = path.as_posix().replace("/HOME", "~").replace("/PROJECT/", "")
+                section = ", a section" if place.kind is InstructionKind.SECTION else ""
+                cells[place.scope] = f"`{shown}`{section}"
+        if any(cells.values()):
+            rows.append(f"| `{tool.name}` | {' | '.join(cells.values())} |")
     return "\n".join(rows)
 
 
@@ -229,6 +247,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "order": order,
     "states": states,
     "commands": usage,
+    "instructions": instructions,
     "clients": clients,
     "messages": messages,
     "metrics": metrics,

@@ -77,7 +77,7 @@ def search_tools(context: Invocation, group: str | None, query: str, detail: str
     tools, *remarks = blocks or ['{"tools": []}']
     if bytes(wire.member(result, "isError")) == b"true":
         raise UpstreamError("", tools)
-    rows = [_match_row(tool, group) for tool in json.loads(tools)["tools"]]
+    rows = [_match_row(tool, group, detail) for tool in wire.elements(wire.member(Raw(tools.encode()), "tools"))]
     columns = ["GROUP", "TOOL", "DESCRIPTION"]
     context.out.print_rows(tools.encode(), columns, rows, if_none=f"no tool matches `{query}`")
     for remark in remarks:
@@ -196,9 +196,10 @@ def _argument(data: Raw) -> str:
     return f"{name}=…" if bytes(wire.member(data, "required")) == b"true" else f"[{name}=…]"
 
 
-def _match_row(tool: Mapping[str, object], group: str | None) -> list[str]:
-    name, text = str(tool.get("name", "")), str(tool.get("description") or tool.get("title") or "")
-    return [str(tool.get("group") or group or ""), name, one_line(text, _SUMMARY)]
+def _match_row(found: Raw, group: str | None, detail: str | None) -> list[str]:
+    tool = wire.members(found)
+    name, *others = _tool_row(tool, "full" if detail == "full" else "brief", "")
+    return [wire.text(tool.get("group")) or group or "", name, *others]
 
 
 def _show_group(out: Output, listing: GroupListing, columns: Sequence[str], rows: list[list[str]], what: str) -> None:

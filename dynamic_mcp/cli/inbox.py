@@ -80,7 +80,9 @@ def _show_notification(out: Output, frame: Frame) -> None:
     params = json.loads(bytes(frame.params) or b"null") or {}
     match frame.method:
         case "notifications/progress":
-            out.update_progress(_format_progress(params))
+            out.update_progress(
+                _format_progress(params), "" if "total" in params else str(params.get("message") or "")
+            )
         case "notifications/message":
             out.say(f"{params.get('level', 'info')} {params.get('logger', '')}: {_format_data(params)}")
 

@@ -88,13 +88,13 @@ def _install(
 ) -> int:
     adapter, machine = reader.find_tool(tool), local_machine(project)
     url = start.whole_url
-    config = _require_config(context.config_path().absolute()) if url is None or replace else None
+    config = require_config(context.config_path().absolute()) if url is None or replace else None
     if url is None and config is not None and start.profile is not None:
         from dynamic_mcp.proxy.profiles import require  # part of the proxy, imported only here
 
         require(read_config(config, os.environ), start.profile)
     where = _scope(adapter, scope, machine)
-    replacement = _find_replaced(adapter, scope, machine, config) if replace and config is not None else None
+    replacement = find_replaced(adapter, scope, machine, config) if replace and config is not None else None
     if url is None and config is not None:
         needed = _read_needs(context, config)
     else:
@@ -115,7 +115,7 @@ def _install(
         may_hide=known is not None and known.searches_tools,
     )
     if dry_run:
-        _show_diff(context, result, start.headers)
+        show_diff(context, result, start.headers)
     elif result.is_needed:
         entry = open_journal().apply(f"install {adapter.name}", _subject(adapter, where), timestamp(), result.changes)
         _report(context, adapter, result, entry, start)
@@ -127,7 +127,7 @@ def _install(
         context.out.say(_describe_listing(adapter, known))
     warn_about_limits(context.out, adapter, result, needed, "" if result.is_remote else caveat)
     if replacement is not None:
-        _report_remaining(context, adapter, replacement)
+        report_remaining(context, adapter, replacement)
     if context.out.is_json_requested:
         context.out.print_json(_to_json(adapter, result, replacement))
     return 0
@@ -200,7 +200,7 @@ def _check_url(url: str, profile: str | None) -> None:
         raise InvalidArguments(f"--profile: {exc}") from exc
 
 
-def _require_config(config: Path) -> Path:
+def require_config(config: Path) -> Path:
     """Return the path of the config, which must exist, since tools hide startup errors. Raises ConfigError."""
     if not config.is_file():
         raise ConfigError(
@@ -260,7 +260,7 @@ def _read_needs(context: Invocation, config: Path) -> RequiredVariables:
         return RequiredVariables((), {})
 
 
-def _find_replaced(adapter: Adapter, scope: str, machine: Machine, config: Path) -> Replacement:
+def find_replaced(adapter: Adapter, scope: str, machine: Machine, config: Path) -> Replacement:
     """Return the servers of a tool to replace. Raises DynamicMcpError if the config has none of them."""
     parse(config)
     scopes = tuple(ToolScope) if scope == "all" else (ToolScope(scope),)
@@ -285,7 +285,8 @@ def _subject(adapter: Adapter, scope: ToolScope) -> str:
     return f"{adapter.name}/{scope.value}"
 
 
-def _show_diff(context: Invocation, result: InstallPlan, headers: Mapping[str, str]) -> None:
+def show_diff(context: Invocation, result: InstallPlan, headers: Mapping[str, str]) -> None:
+    """Print the differences of the tool's files, without the secrets of its servers and of these headers."""
     hiding = Hiding()
     hiding.add_tree({"headers": dict(headers)})
     for each in result.diffs:
@@ -350,7 +351,7 @@ def _withheld_globs(adapter: Adapter) -> frozenset[str]:
     return frozenset(each for each in adapter.inherits if each.startswith("!"))
 
 
-def _report_remaining(context: Invocation, adapter: Adapter, replacement: Replacement) -> None:
+def report_remaining(context: Invocation, adapter: Adapter, replacement: Replacement) -> None:
     """Report the servers that stay active next to our entry, and the commands to replace them."""
     in_config = [each for each in replacement.remaining if each.is_in_config and each.is_writable]
     others = [each for each in replacement.remaining if not each.is_in_config]

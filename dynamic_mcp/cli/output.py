@@ -65,6 +65,7 @@ class Output:
         self._may_draw = stderr.isatty() and not is_dumb and not is_quiet and not is_plain
         self._status: Status | None = None
         self._progress: Progress | None = None
+        self._last_message = ""
 
     # --- data ------------------------------------------------------------------------------------------
 
@@ -117,7 +118,13 @@ class Output:
             )
         for row in rows:
             table.add_row(*(Text(escape(cell, keep=_LINES), _style(cell)) for cell in row))
-        self.console().print(table)
+        console = self.console()
+        if self._is_wide:  # the spaces that fill up its lines are nothing to a program that reads it
+            with console.capture() as capture:
+                console.print(table)
+            self._print("\n".join(line.rstrip() for line in capture.get().splitlines()))
+        else:
+            console.print(table)
 
     def _print_list(self, columns: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> None:
         if title:
@@ -247,12 +254,13 @@ class Output:
             if status is not None:
                 status.start()
 
-    def update_progress(self, text: str) -> None:
-        """Show progress: next to the spinner if there is one, else as a line."""
+    def update_progress(self, text: str, message: str = "") -> None:
+        """Show progress: next to the spinner if there is one, else as a line, one for each message in it."""
         if self._status is not None and self._progress is not None:
             self._progress.note = text
-        else:
+        elif not message or message != self._last_message:
             self.say(text)
+        self._last_message = message or self._last_message
 
     def console(self, stream: TextIO | None = None) -> Console:
         """Return a rich console on a stream; it follows NO_COLOR, TERM and COLUMNS."""

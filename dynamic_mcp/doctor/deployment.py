@@ -20,6 +20,7 @@ from dynamic_mcp.config.resolved import CommandLine, Config, Program
 from dynamic_mcp.doctor.certificates import check_certificate
 from dynamic_mcp.doctor.findings import Finding, Level, config_error, warning
 from dynamic_mcp.doctor.front import WHERE, StreamTimes, check_clock, check_front
+from dynamic_mcp.doctor.hosted_clients import check_hosted_clients
 from dynamic_mcp.features import table
 from dynamic_mcp.observe.proxies import ProxyRegistry, RunningProxy
 from dynamic_mcp.system import paths
@@ -64,6 +65,7 @@ async def check_deployment(
         found.append(
             Finding(Level.NOTE, WHERE, what, "`--header 'Authorization: Bearer ${TOKEN}'` has that of a client")
         )
+    found += await check_hosted_clients(http, lacks_credential=lacks_credential)
     return [*found, *await check_front(http.public_url, headers, times=times)]
 
 

@@ -23,7 +23,7 @@ from dynamic_mcp.system.text import one_line
 WHERE = "settings.http.public_url"
 _WITHIN_S = 10.0
 # More than nginx takes by itself.
-_LARGE_BYTES = 1_500_000
+LARGE_BYTES = 1_500_000
 _MOST_BYTES = 1 << 20
 _META = "io.modelcontextprotocol/"
 _INFO = {"name": "dynamic-mcp doctor", "version": __version__}
@@ -116,11 +116,11 @@ class _Visit:
         return warning(WHERE, f"clients of {MODERN.name} are answered {answer.status}: {answer.reason}", hint)
 
     async def _check_size(self) -> Finding | None:
-        answer = await self._post("ping", {"_meta": {"padding": "x" * _LARGE_BYTES}}, self._session)
+        answer = await self._post("ping", {"_meta": {"padding": "x" * LARGE_BYTES}}, self._session)
         if answer.status == 200 or answer.reason:
             return None
         hint = "`client_max_body_size 64m` in nginx, as `max_message_bytes` has it"
-        what = f"a message of {_LARGE_BYTES / 1e6:.1f} MB is answered {answer.status} by what is in front"
+        what = f"a message of {LARGE_BYTES / 1e6:.1f} MB is answered {answer.status} by what is in front"
         return warning(WHERE, what, hint)
 
     async def _check_stream(self) -> list[Finding]:

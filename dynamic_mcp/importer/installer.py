@@ -94,6 +94,17 @@ def plan_installation(
     return work.build(target)
 
 
+def plan_replacements(
+    adapter: Adapter, machine: Machine, replacements: Mapping[TargetFile, Collection[str]]
+) -> InstallPlan:
+    """Plan to disable or remove servers, by file, and to add no entry. Raises DynamicMcpError."""
+    work = _InstallationBuilder(adapter, machine)
+    for target, names in replacements.items():
+        for name in names:
+            work.replace(target, name)
+    return work.build(next(iter(replacements)))
+
+
 def plan_removal(adapter: Adapter, scope: ToolScope, machine: Machine) -> InstallPlan:
     """Plan the removal of our entry from a tool's file. Raises DynamicMcpError."""
     target = find_target(adapter, scope, machine)

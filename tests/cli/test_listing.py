@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import sys
 
 import pytest
 
-from dynamic_mcp.cli.output import Progress
+from dynamic_mcp.cli.output import Output, Progress
 from dynamic_mcp.system.shell import quote
 from tests.cli.commands import CliRunner
 from tests.program import UPSTREAMS, full, odd, running
@@ -75,6 +76,18 @@ def test_piped_tools_are_a_table_with_one_line_for_each_if_one_is_asked_for(cli:
     assert lines[1].split() == ["TOOL", "DESCRIPTION"]
     assert "echo             Answers the text." in [line.strip() for line in lines]
     assert [word for word in ("[", "{") if word in "\n".join(lines)] == []
+
+
+def test_a_search_shows_the_parameters_of_what_it_finds(cli: CliRunner) -> None:
+    schema = {"properties": {"lamp": {"type": "string", "description": "Which one"}}}
+    tool = {"name": "light", "description": "Lights a lamp.", "inputSchema": schema}
+    listed = json.dumps({"tools": [tool]})
+    cli.configure({"up": {"command": sys.executable, "args": [str(UPSTREAMS / "scripted.py"), "tools/list", listed]}})
+    brief = cli.run("tools", "--query", "light a lamp", "--table").out.splitlines()
+    full = cli.run("tools", "--query", "light a lamp", "--table", "--detail", "full").out.splitlines()
+    assert [line.split() for line in brief[1:]] == [["up", "light", "Lights", "a", "lamp."]]
+    assert [line.strip() for line in full[2:]] == ["lamp?: string  Which one"]
+    assert all(line == line.rstrip() for line in (*brief, *full))
 
 
 def test_the_last_of_json_and_table_counts(cli: CliRunner) -> None:
@@ -261,3 +274,12 @@ def test_resources_are_listed_by_the_uris_that_ai_tools_see(cli: CliRunner) -> N
     assert [each["uri"] for each in cli.run("resources", "b").json] == ["skill://refunds/SKILL.md"]
     for uri in ("skill://b/refunds/SKILL.md", "skill://refunds/SKILL.md"):
         assert cli.run("read", uri).code == 0
+
+
+def test_progress_that_only_says_the_same_again_is_one_line_without_a_terminal() -> None:
+    err = io.StringIO()
+    out = Output(io.StringIO(), err, {}, as_json=None, is_quiet=False)
+    for number in range(3):
+        out.update_progress(f"progress {number}: waits", "waits")
+        out.update_progress(f"progress {number}/3")
+    assert err.getvalue().splitlines() == ["progress 0: waits", "progress 0/3", "progress 1/3", "progress 2/3"]

@@ -19,7 +19,7 @@ from tests.clients.table import CLIENTS, Client
 PAGE = Path(__file__).parents[2] / "docs" / "clients.md"
 COLUMNS = (
     *("import", "install", "variables", "results", "images", "tools visible", "cold start"),
-    *("elicitation",),
+    *("elicitation", "skill"),
 )
 BEGINNING = """# AI clients
 
@@ -39,6 +39,7 @@ END = """
 | tools visible | the two tools are in the model's first request; otherwise it must search for them |
 | cold start | the first search finds the tools of a server that is still starting |
 | elicitation | the forms in which the client lets a server ask a person |
+| skill | by `install --cli` alone, the skill is in the model's first request, and its commands work in its shell |
 
 Clients rewrite some of their files themselves. The tests read these before and after each run; if the client has
 written a file in between, `undo` only removes the entry. The client's file refers to variables in twenty-two

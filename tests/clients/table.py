@@ -26,10 +26,12 @@ class Client:
     client needs in its environment to ask that model. `reveal` is the model's first call where the client hides these
     tools. `go` is its command line for a turn; a client without a model has `call` instead, which returns the one
     that calls a tool. `lists` is how it is asked for its servers, and `healthy` matches what it then says of one.
-    `noise` matches what differs from turn to turn in what the client writes around results.
+    `noise` matches what differs from turn to turn in what the client writes around results. `in_shell` is the call
+    that runs a command in the client's own shell, `read_skill` the one that reads a skill of this name, in this file.
 
     What it does not do by itself is data too: spellings of variables that it `refuses` (`in_url` is its own),
-    `installs` where `dynamic-mcp install` knows it, and the reasons why it shows `no_images` or `hides` the tools.
+    `installs` where `dynamic-mcp install` knows it, and the reasons why it shows `no_images` or `hides` the tools, or
+    `names_skills` without their descriptions.
     What `differs` are the spellings (or headers) that mean something else after an import, each with what it means.
     """
 
@@ -47,6 +49,9 @@ class Client:
     lists: tuple[str, ...] = ()
     healthy: str = "{server}"
     noise: str = "(?!)"
+    in_shell: Callable[[str], Call] | None = None
+    read_skill: Callable[[str, Path], Call] | None = None
+    names_skills: str = ""
     in_url: str = "${V_SHELL}"
     refuses: tuple[str, ...] = ()
     differs: Mapping[str, str] = field(default_factory=dict)
@@ -68,6 +73,14 @@ def _select(tool: str) -> Callable[[list[str]], Call]:
 def _words(names: list[str]) -> str:
     """Return what a model would search for: the names of the tools, without that of the server which all have."""
     return " ".join(name.rpartition("/")[2] for name in names).replace("_", " ")
+
+
+def _bash(tool: str, **others: Json) -> Callable[[str], Call]:
+    return lambda command: Call(tool, {"command": command, "description": "Run it", **others})
+
+
+def _skill(tool: str, field: str) -> Callable[[str, Path], Call]:
+    return lambda name, file: Call(tool, {field: name})
 
 
 _EMPTY = {"${V_EMPTY:-other}": "an empty variable takes the default here, and stays empty there"}
@@ -98,6 +111,8 @@ CLIENTS = (
         reveal=_select("ToolSearch"),
         noise=r"\[Image: source: [^\]]*\]",
         differs=_EMPTY,
+        in_shell=_bash("Bash"),
+        read_skill=_skill("Skill", "skill"),
         know="hides the tools of servers behind its own search, except those of entries with `alwaysLoad`",
     ),
     Client(
@@ -120,6 +135,8 @@ CLIENTS = (
             "v-v-unset": "a header that consists of an unset variable keeps its name here, and is left out there",
         },
         hides="its own search finds them; `install` prints the setting that shows them, which an older Codex refuses",
+        in_shell=lambda command: Call("exec_command", {"cmd": command, "yield_time_ms": 30_000}),
+        read_skill=lambda name, file: Call("exec_command", {"cmd": f"cat {file}"}),
         know="newer models only get the tools of servers through its own search; structured content replaces texts",
     ),
     Client(
@@ -144,6 +161,8 @@ CLIENTS = (
             "$$V_SET": "`$` and the value; there the value is expanded once more, in variables and headers",
             "$${V_SET}": "the same",
         },
+        in_shell=_bash("run_shell_command"),
+        read_skill=_skill("activate_skill", "name"),
         know="refuses a result whose first text is a JSON array; puts texts into `<untrusted_context>`",
     ),
     Client(
@@ -161,6 +180,8 @@ CLIENTS = (
         reveal=_select("tool_search"),
         noise=_GEMINI_NAMES,
         differs=_UNSET,
+        in_shell=_bash("run_shell_command", is_background=False),
+        read_skill=_skill("skill", "skill"),
         know="hides the tools of servers behind its own search; `qwen mcp list` lists disabled servers too",
     ),
     Client(
@@ -176,6 +197,8 @@ CLIENTS = (
         in_url="{env:V_SHELL}",
         lists=("mcp", "list"),
         healthy=r"✓ {server} ",
+        in_shell=_bash("bash"),
+        read_skill=_skill("skill", "name"),
         know="has no search of its own: the tools of every server are in each request",
     ),
     Client(
@@ -184,7 +207,7 @@ CLIENTS = (
         package="@github/copilot",
         program="copilot",
         write=files.copilot,
-        go=("-p", "go", "--allow-all-tools"),
+        go=("-p", "go", "--allow-all-tools", "--allow-all-paths"),
         named=lambda server, tool: f"{server}-{tool}",
         variables=lambda url: {
             "COPILOT_PROVIDER_BASE_URL": f"{url}/v1",
@@ -198,6 +221,8 @@ CLIENTS = (
         file=".copilot/mcp-config.json",
         lists=("mcp", "list"),
         differs={**_EMPTY, **_UNSET},
+        in_shell=_bash("bash"),
+        read_skill=_skill("skill", "skill"),
         know="shows both the text and the structured content of a result",
     ),
     Client(
@@ -217,6 +242,8 @@ CLIENTS = (
         in_url="{env:V_SHELL}",
         lists=("mcp", "list"),
         healthy=r"✓ {server} ",
+        in_shell=_bash("bash"),
+        read_skill=_skill("skill", "name"),
         know="has no search of its own: the tools of every server are in each request",
     ),
     Client(
@@ -230,6 +257,9 @@ CLIENTS = (
         in_url="${env:V_SHELL}",
         no_images="it writes them out as text",
         file=".cline/data/settings/cline_mcp_settings.json",
+        in_shell=lambda command: Call("run_commands", {"commands": [command]}),
+        read_skill=_skill("skills", "skill"),
+        names_skills="the model gets its name without the description",
         know="shows results as the protocol's own JSON; without dynamic-mcp, a server that asks gets no answer",
     ),
     Client(

@@ -122,6 +122,39 @@ async def asking(client: Client, folder: Path) -> Turn:
     return await played(client, machine, program(machine), found(client, CHOOSE), replaced=True)
 
 
+async def by_shell(client: Client, folder: Path) -> Turn:
+    """Return a turn after `install --cli`, in which the model reads the skill and runs its commands.
+
+    `first` are the model's requests.
+    """
+    assert client.in_shell is not None
+    assert client.read_skill is not None
+    machine = Machine(folder)
+    entry = {"command": sys.executable, "args": [str(machine.witness)], "description": "Lights at the coast"}
+    machine.write({str(machine.config.relative_to(machine.home)): json.dumps({"mcpServers": {SERVER: entry}})})
+    model = Model(Script([]))
+    async with model.listening():
+        machine.write(client.write(model.url, {}))
+        installed = json.loads((await machine.dynamic_mcp("install", client.name, "--cli", "--json")).out)
+        skill = Path(installed["file"])
+        script = [client.read_skill(OURS, skill), *map(client.in_shell, commands_of(skill))]
+        model.play(Script(script))
+        ran = await run(client, machine, *client.go, url=model.url)
+    requests = tuple(json.dumps(body, ensure_ascii=False) for body, shown in model.requests if shown.tools)
+    results = model.asked[-1].results if model.asked else ()
+    return Turn(machine, ran, requests, results, machine.witnessed)
+
+
+def commands_of(skill: Path) -> list[str]:
+    """Return the search that a skill names, and its call of each tool, for this server."""
+    text = skill.read_text(encoding="utf-8")
+    lines = [line.removeprefix("    ") for line in text.splitlines() if line.startswith("    ")]
+    search = next(line for line in lines if " tools " in line).replace("what you need", "lighthouse")
+    at = lines.index("# sh") + 1
+    call = "\n".join(lines[at : at + 3]).replace('{"name": "value"}', "{}")
+    return [search, *(call.replace("SERVER TOOL", f"{SERVER} {name}") for name in NAMES)]
+
+
 def program(machine: Machine, *args: str) -> Servers:
     """Return the server, as a program."""
     return {SERVER: Server((sys.executable, str(machine.witness), *args))}

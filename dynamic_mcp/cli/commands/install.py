@@ -40,6 +40,12 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Disable or remove the imported servers in TOOL, so that they run only through dynamic-mcp.",
 )
+@click.option(
+    "--cli",
+    "as_cli",
+    is_flag=True,
+    help="Write a skill or instructions by which TOOL runs these commands in its shell, instead of an entry.",
+)
 @click.option("--dry-run", is_flag=True, help="Show the difference and write nothing.")
 @common_options
 def command(
@@ -52,6 +58,7 @@ def command(
     headers: tuple[str, ...],
     profile: str | None,
     replace: bool,
+    as_cli: bool,
     dry_run: bool,
 ) -> int:
     """Add one entry to TOOL's settings that starts dynamic-mcp with the config, or connects to it at a URL.
@@ -61,15 +68,25 @@ def command(
     when the config needs more variables that the tool does not pass on by itself. A `${VARIABLE}` in a header is
     written as TOOL writes it. A tool that is not known to take headers starts `dynamic-mcp connect`, which does.
 
+    With --cli, TOOL gets no entry but a skill: an agent with a shell finds and calls tools by `dynamic-mcp tools` and
+    `dynamic-mcp call`, and has none in its context until it needs one.
+
     \b
     dynamic-mcp install cursor
     dynamic-mcp install claude --replace --dry-run
     dynamic-mcp install vscode --url https://mcp.example.com/mcp --header 'Authorization: Bearer ${TOKEN}'
     dynamic-mcp install zed --profile review
+    dynamic-mcp install claude --cli
     """
     from dynamic_mcp.cli.direct_server import parse_headers
     from dynamic_mcp.cli.installer import Start, install
 
+    if as_cli:
+        if url is not None or headers:
+            raise click.UsageError("--cli runs commands with a config, and takes no --url and no --header")
+        from dynamic_mcp.cli.instructions import install_instructions
+
+        return install_instructions(context, tool, scope, project, profile=profile, replace=replace, dry_run=dry_run)
     if headers and url is None:
         raise click.UsageError("--header goes with --url")
     start = Start(url, profile, parse_headers(headers))

@@ -67,6 +67,10 @@ class Model:
         self.requests: list[tuple[Json, Shown]] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
+    def play(self, script: Policy) -> None:
+        """Go on with another script."""
+        self._script = script
+
     @contextlib.asynccontextmanager
     async def listening(self) -> AsyncIterator[Model]:
         """Listen at a port of this machine."""

@@ -117,6 +117,9 @@ async def test_no_client_can_have_a_redirect_that_is_not_for_clients(tmp_path: P
     "redirect",
     [
         "https://claude.ai/api/mcp/auth_callback",
+        "https://claude.com/api/mcp/auth_callback",
+        "https://chatgpt.com/connector/oauth/aB3-x_9",
+        "https://chatgpt.com/connector_platform_oauth_redirect",
         "http://localhost:8787/callback",
         "http://[::1]:3000/cb",
         "http://127.0.0.1/",
