@@ -28,11 +28,12 @@ def wrap(file: str, folder: Path) -> str:
     The program can read itself and what belongs to the system, write nothing, and reach no network and no other
     process. The folder must be private, and stay as long as the file is used. Raises CannotConfine and OSError.
     """
-    if why_not := explain_missing():
-        raise CannotConfine(why_not, _INSTALL)
-    assert sys.platform == "linux"
+    if sys.platform != "linux":
+        raise CannotConfine(explain_missing())
     from dynamic_mcp.features.sandbox import bubblewrap
 
+    if why_not := bubblewrap.explain_missing():
+        raise CannotConfine(why_not, _INSTALL)
     rules = folder / "system-calls"
     rules.write_bytes(Filter(denies_unix_sockets=True, allows_namespaces=False).build())
     places = Places(file=file, cwd="", state="/", read=(file,), write=(), env={})
