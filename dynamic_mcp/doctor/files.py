@@ -10,10 +10,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from dynamic_mcp.config.access import Profile
-from dynamic_mcp.config.keys import format_path
+from dynamic_mcp.config.auth import Jwt
+from dynamic_mcp.config.keys import Keys, format_path
 from dynamic_mcp.config.old_names import Renaming
 from dynamic_mcp.config.read import list_disabled, read, read_document
-from dynamic_mcp.config.resolved import Broken, CommandLine, Config, GroupConfig, Program, Remote, SkillFolders
+from dynamic_mcp.config.resolved import Broken, CommandLine, Config, GroupConfig, OAuth, Program, Remote, SkillFolders
 from dynamic_mcp.config.secret_programs import SecretLookups
 from dynamic_mcp.config.secrets import plain_secrets
 from dynamic_mcp.doctor.findings import Finding, Level, config_error
@@ -23,6 +24,7 @@ from dynamic_mcp.system.programs import find_program
 from dynamic_mcp.system.shell import quote
 from dynamic_mcp.system.text import pluralize
 from dynamic_mcp.upstream.mask import mask_of
+from dynamic_mcp.web.address_policy import AddressPolicy, ForbiddenUrl
 
 _MOST_NAMES = 10
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -45,6 +47,7 @@ def check_file(file: Path, environment: Mapping[str, str]) -> tuple[Config | Non
         *(_warning_finding(warning) for warning in config.warnings),
         *(finding for group in config.groups for finding in _check_upstream(group, environment)),
         *_check_logins(config),
+        *_check_exchanges(config),
         *(finding for profile in config.profiles.values() for finding in _check_profile(profile, config)),
     ]
     return config, findings
@@ -228,11 +231,43 @@ def _check_logins(config: Config) -> Iterator[Finding]:
             where = format_path(("mcpServers", group.name))
             what = "all users of this server share one login and act with its rights"
             yield Finding(Level.NOTE, where, what, f"`dynamic-mcp auth login {group.name}` is the login")
-    personal = [group.name for group in config.groups if group.has_personal_logins]
+    personal = [each.name for each in config.groups if each.has_personal_logins and not _exchanges(each)]
     if knows_people and personal and config.http is not None and config.http.public_url is None:
         names = ", ".join(f"`{name}`" for name in personal)
         what = f"is not set, so clients over HTTP cannot be sent links to log in to {names}"
         yield Finding(Level.WARNING, "settings.http.public_url", what, "set it to the URL that clients connect to")
+
+
+def _exchanges(group: GroupConfig) -> bool:
+    return isinstance(group.upstream, Remote) and group.upstream.oauth.exchanges
+
+
+def _check_exchanges(config: Config) -> Iterator[Finding]:
+    """Report servers that exchange the tokens of an issuer whose tokens no client can show, or send them in clear."""
+    auth = () if config.http is None else config.http.auth
+    issuers = [each.issuer for each in auth if isinstance(each, Jwt)]
+    for group in config.groups:
+        remote = group.upstream
+        if not isinstance(remote, Remote) or not remote.oauth.exchanges:
+            continue
+        at, issuer = ("mcpServers", group.name, "oauth"), remote.oauth.issuer or ""
+        if issuer not in issuers:
+            near = [each for each in issuers if each.rstrip("/") == issuer.rstrip("/")]
+            hint = 'add `{ "kind": "jwt", "issuer": … }` to `settings.http.auth`, or use another `grant`'
+            what = (
+                f"no entry `jwt` of `settings.http.auth` accepts tokens of `{issuer}`, so there are none to exchange"
+            )
+            yield config_error(format_path((*at, "issuer")), what, f"write `{near[0]}`" if near else hint)
+        yield from _check_exchange_urls(at, remote.oauth)
+
+
+def _check_exchange_urls(at: Keys, oauth: OAuth) -> Iterator[Finding]:
+    endpoint = oauth.exchange.token_endpoint
+    keys, url = ((*at, "exchange", "token_endpoint"), endpoint) if endpoint else ((*at, "issuer"), oauth.issuer or "")
+    try:
+        AddressPolicy(url).check(url)
+    except ForbiddenUrl as exc:
+        yield config_error(format_path(keys), f"`{url}` {exc}; nothing would be sent there")
 
 
 def _is_one_for_all(group: GroupConfig, *, knows_people: bool) -> bool:
