@@ -220,20 +220,17 @@ class ExchangedCredentials:
             if refused is subject and self._now() < until:
                 raise TokenNeeded(self._group, error.reason, hint=error.hint, is_done=error.is_done)
             self._refusal = None
+        began = self._now()
         try:
             token = await self._ask(subject)
         except TokenNeeded as exc:
             self._token = None
             self._refusal = subject, exc, self._now() + REFUSED_FOR_S
             raise
-        self._token = self._bound(token, subject)
-        return self._token
-
-    def _bound(self, token: Token, subject: CallerToken) -> Token:
-        """Return a token that is used no longer than the caller's own is valid."""
         lasts_s = _UNKNOWN_S if token.expires_at is None else min(token.expires_at - token.obtained_at, _LONGEST_S)
-        now = self._now()
-        return replace(token, obtained_at=now, expires_at=min(now + lasts_s, subject.expires_at))
+        # it was issued after that; and it must not outlive the caller's own
+        self._token = replace(token, obtained_at=began, expires_at=min(began + lasts_s, subject.expires_at))
+        return self._token
 
     async def _ask(self, subject: CallerToken) -> Token:
         """Return the token for that of a caller. Raises TokenNeeded and Unreachable."""
@@ -290,7 +287,7 @@ class ExchangedCredentials:
         issuer = self.remote.oauth.issuer
         reason = f"needs a token of `{issuer}` from each caller, to exchange it"
         if person is None:
-            why = "this client shows none, as all do that do not come over HTTP"
+            why = "this client is the local user, who shows none"
         elif person.issuer != issuer:
             why = f"this client is known by `{person.issuer}`, and shows none that could be exchanged"
         else:
@@ -312,7 +309,7 @@ class ExchangedCredentials:
             hint = f"log in to the issuer again, and show the new token{_claims_of(exc)}"
         return TokenNeeded(
             self._group,
-            f"got no token for the one that the caller has shown: `{url}` {exc}{details}",
+            f"cannot exchange the caller's token: `{url}` {exc}{details}",
             hint=hint,
             is_done=self._has_changed(self.remote.login_of, subject),
         )

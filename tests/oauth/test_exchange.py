@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from authlib.oauth2 import OAuth2Error
 
 from dynamic_mcp.config.resolved import OAuth, Remote, TokenExchange
 from dynamic_mcp.errors import TokenNeeded, Unreachable
@@ -21,6 +20,7 @@ from tests.oauth.parts import refusal
 from tests.oidc_provider import OPENID, TOKEN
 from tests.upstreams.auth_server import Answer, Request
 from tests.upstreams.exchange_issuer import CLIENT, EXCHANGE, SECRET, TYPES, ExchangeIssuer
+from tests.upstreams.exchange_issuer import refusal as refused
 
 SERVER = "https://tickets.example.com/mcp"
 
@@ -373,7 +373,7 @@ async def test_a_refusal_of_a_person_ends_the_use_of_what_they_had(desk: Desk) -
     desk.show("ann", life_s=6000)
     credentials = desk.credentials("ann")
     sent = await credentials.get_header()
-    desk.issuer.refuse = lambda form: OAuth2Error("access_denied")
+    desk.issuer.refuse = lambda form: refused("access_denied")
 
     with pytest.raises(TokenNeeded):
         await credentials.handle_challenge(refusal(sent))

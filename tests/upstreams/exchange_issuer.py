@@ -30,6 +30,11 @@ TYPES = "urn:ietf:params:oauth:token-type:"
 CLIENT, SECRET = "dynamic-mcp", "secret-of-dynamic-mcp"
 
 
+def refusal(code: str, description: str = "") -> OAuth2Error:
+    """Return an error with a code (RFC 6749, section 5.2)."""
+    return OAuth2Error(description, error=code)
+
+
 class InvalidTargetError(OAuth2Error):
     """The audience is unknown (RFC 8693, section 2.2.2)."""
 
@@ -69,7 +74,7 @@ class ExchangeIssuer(OidcProvider):
 
     def issue(self, form: dict[str, str], claims: dict[str, Json], client: str) -> dict[str, Json]:
         """Return the answer with a token for the subject of another one."""
-        now = int(time.time())
+        now = time.time()
         actor = {"sub": client}
         if "actor_token" in form:
             actor = {"sub": jwt.decode(form["actor_token"], self.key_set()).claims["sub"], "client_id": client}
@@ -80,7 +85,7 @@ class ExchangeIssuer(OidcProvider):
             "scope": form.get("scope", ""),
             "act": actor,
             "iat": now,
-            "exp": now + max(1, int(self.life_s)),
+            "exp": now + self.life_s,
             "jti": str(next(_NUMBERS)),
         }
         token = self._sign("RS256", {"typ": "at+jwt"}, own)
