@@ -1,0 +1,117 @@
+"""The whole program in front of a server that takes only tokens exchanged for it: what is served, and written."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from dynamic_mcp.system import paths
+from tests.face.auth.exchange_office import show, whoami, whoami_modern
+from tests.http_client import HttpClient
+from tests.http_program import HttpProgram, serving_http
+from tests.journeys.remote_server import free_port
+from tests.mcp_client import McpClient
+from tests.program import BOUND_S, Json, running, text_of
+from tests.upstreams.exchange_issuer import CLIENT, SECRET, ExchangeIssuer
+from tests.upstreams.exchanged_mcp import ExchangedMcp
+
+pytestmark = pytest.mark.alone_only("HTTP is served the same by a daemon")
+
+
+class Site:
+    """An issuer, a server behind the program, and the config of both."""
+
+    def __init__(self, port: int, issuer: ExchangeIssuer, server: ExchangedMcp) -> None:
+        self.port = port
+        self.issuer = issuer
+        self.server = server
+
+    @property
+    def servers(self) -> Json:
+        oauth = {"grant": "token_exchange", "issuer": self.issuer.issuer, "client_id": CLIENT, "scopes": ["read"]}
+        return {"far": {"url": self.server.url, "oauth": {**oauth, "client_secret": "${SECRET}"}}}
+
+    @property
+    def http(self) -> Json:
+        url = f"http://127.0.0.1:{self.port}/mcp"
+        return {"public_url": url, "auth": [{"kind": "jwt", "issuer": self.issuer.issuer}]}
+
+
+@pytest.fixture
+async def site(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Site]:
+    monkeypatch.setenv("SECRET", SECRET)
+    port = free_port()
+    async with (
+        asyncio.timeout(BOUND_S),
+        ExchangeIssuer(f"http://127.0.0.1:{port}/mcp") as issuer,
+        ExchangedMcp(issuer.issuer, issuer.key_set()) as server,
+    ):
+        issuer.targets.add(server.url)
+        yield Site(port, issuer, server)
+        assert server.breaches == []
+
+
+async def test_persons_are_served_as_themselves_and_no_token_is_written(site: Site, tmp_path: Path) -> None:
+    settings = {"http": site.http, "audit": {"arguments": "full"}, "log": {"level": "debug"}}
+    tokens = [site.issuer.token_of(name) for name in ("ann", "bob", "ann")]
+    async with serving_http(tmp_path, site.servers, port=site.port, settings=settings) as program:
+        async with HttpClient(program.origin) as at_ann, HttpClient(program.origin) as at_bob:
+            ann, bob = (
+                McpClient(http, headers={"Authorization": f"Bearer {token}"})
+                for http, token in ((at_ann, tokens[0]), (at_bob, tokens[1]))
+            )
+            for client in (ann, bob):
+                await client.initialize()
+            said = [await whoami(ann), await whoami(bob), await whoami_modern(program.origin, tokens[2])]
+            show(ann, tokens[1])
+            assert (await ann.post(ann.message("tools/list"))).status == 404, "a session is that of its person"
+        log = program.log()
+
+    assert said == [f"{name} by {CLIENT}" for name in ("ann", "bob", "ann")]
+    assert not {*tokens} & {*site.server.tokens}
+    folders = (tmp_path, paths.state_dir(), paths.cache_dir(), paths.log_dir())
+    written = "".join(_read(file) for folder in folders for file in sorted(folder.rglob("*")))
+    assert "whoami" in written, "the audit log and the catalogs are among it"
+    for token in (*tokens, *site.issuer.issued):
+        for part in token.split(".")[1:]:
+            assert part not in log + written
+
+
+def _read(file: Path) -> str:
+    return file.read_bytes().decode("latin-1") if file.is_file() else ""
+
+
+async def test_over_stdio_a_call_says_what_is_needed_and_others_work(site: Site, tmp_path: Path) -> None:
+    file = tmp_path / "dynamic-mcp.json"
+    file.write_text(json.dumps({"mcpServers": site.servers}))
+    async with running(str(file)) as program:
+        await program.initialize()
+        said = text_of(await program.call("far", "whoami", {}))
+
+    assert f"needs a token of `{site.issuer.issuer}`" in said
+    assert "local user" in said
+    assert site.server.tokens == []
+
+
+@pytest.mark.full
+async def test_each_of_several_processes_exchanges_for_itself(site: Site, tmp_path: Path) -> None:
+    settings, options = {"http": site.http}, ("--workers", "2")
+
+    async def use(program: HttpProgram, name: str) -> None:
+        async with HttpClient(program.origin) as http:
+            client = McpClient(http, headers={"Authorization": f"Bearer {site.issuer.token_of(name)}"})
+            await client.initialize()
+            for number in range(8):  # each over a connection of its own, which any of the processes may have
+                async with HttpClient(program.origin) as another:
+                    client.http = another
+                    assert await whoami(client, f"{name} {number}") == f"{name} by {CLIENT}"
+            await client.delete()
+
+    async with serving_http(tmp_path, site.servers, *options, port=site.port, settings=settings) as program:
+        await asyncio.gather(*(use(program, name) for name in ("ann", "bob", "cho", "dee")))
+    assert all(nonce.split()[0] == who for nonce, who in site.server.calls.items())
+    assert len(site.server.calls) == 32
