@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.system import paths
+from tests import own_process
 from tests.face.auth.exchange_office import show, whoami, whoami_modern
 from tests.http_client import HttpClient
 from tests.http_program import HttpProgram, serving_http
 from tests.journeys.remote_server import free_port
 from tests.mcp_client import McpClient
+from tests.own_process import DEVNULL, PIPE
 from tests.program import BOUND_S, Json, running, text_of
 from tests.upstreams.exchange_issuer import CLIENT, SECRET, ExchangeIssuer
 from tests.upstreams.exchanged_mcp import ExchangedMcp
@@ -95,6 +97,26 @@ async def test_over_stdio_a_call_says_what_is_needed_and_others_work(site: Site,
     assert f"needs a token of `{site.issuer.issuer}`" in said
     assert "local user" in said
     assert site.server.tokens == []
+
+
+async def test_doctor_asks_the_issuer_where_tokens_are_exchanged(site: Site, tmp_path: Path) -> None:
+    file = tmp_path / "dynamic-mcp.json"
+    file.write_text(json.dumps({"mcpServers": site.servers, "settings": {"http": site.http}}))
+
+    async def find(what: str) -> str:
+        process = await own_process.start("doctor", "-c", str(file), "--json", stdout=PIPE, stderr=DEVNULL)
+        out, _ = await process.communicate()
+        findings = [each for each in json.loads(out)["findings"] if each["where"] == "mcpServers.far.oauth.issuer"]
+        (found,) = findings
+        assert what in found["what"], found
+        return str(found["level"])
+
+    assert await find(f"exchanged at `{site.issuer.issuer}/token`") == "ok"
+    site.issuer.manners.metadata["grant_types_supported"] = ["authorization_code"]
+    assert await find("does not say") == "note"
+    site.issuer.manners.metadata["issuer"] = "https://other.example.com"
+    assert await find("another issuer") == "warning"
+    assert site.issuer.exchanges == []
 
 
 @pytest.mark.full
