@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.cli.commands import CliRunner
+from tests.documents import ROOT
 from tests.program import Json
 
 ISSUER = "https://login.example.com/realms/acme"
@@ -37,6 +38,16 @@ def test_a_config_that_works_is_valid_and_shows_no_secret(cli: CliRunner) -> Non
 
     assert done.code == 0
     assert "s3cr3t" not in done.out + done.err
+
+
+def test_the_example_of_the_page_is_one_that_check_accepts(cli: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    example = (ROOT / "examples" / "serving" / "exchange.json").read_text(encoding="utf-8")
+    assert f"```json\n{example}```" in (ROOT / "docs" / "authentication.md").read_text(encoding="utf-8")
+    cli.config.write_text(example, encoding="utf-8")
+    for name in ("EXCHANGE_SECRET", "ENTRA_SECRET"):
+        monkeypatch.setenv(name, "secret")
+
+    assert problems(cli) == []
 
 
 @pytest.mark.parametrize(
