@@ -211,10 +211,9 @@ class ExchangedCredentials:
             group_logger(log, self._group).debug("%s", error)
 
     async def _run(self) -> Token:
-        person = self.remote.login_of
-        subject = None if person is None else self._tokens.find(person)
+        subject = self._find_subject()
         if subject is None:
-            raise self._no_token(person)
+            raise self._no_token()
         if self._refusal is not None:
             refused, error, until = self._refusal
             if refused is subject and self._now() < until:
@@ -231,6 +230,12 @@ class ExchangedCredentials:
         # it was issued after that; and it must not outlive the caller's own
         self._token = replace(token, obtained_at=began, expires_at=min(began + lasts_s, subject.expires_at))
         return self._token
+
+    def _find_subject(self) -> CallerToken | None:
+        """Return the token of the caller; one of another issuer may be kept, for another server."""
+        person = self.remote.login_of
+        is_ours = person is not None and person.issuer == self.remote.oauth.issuer
+        return self._tokens.find(person) if person is not None and is_ours else None
 
     async def _ask(self, subject: CallerToken) -> Token:
         """Return the token for that of a caller. Raises TokenNeeded and Unreachable."""
@@ -283,17 +288,17 @@ class ExchangedCredentials:
 
     # --- errors ----------------------------------------------------------------------------------------
 
-    def _no_token(self, person: Principal | None) -> TokenNeeded:
-        issuer = self.remote.oauth.issuer
+    def _no_token(self) -> TokenNeeded:
+        person, issuer = self.remote.login_of, self.remote.oauth.issuer
         reason = f"needs a token of `{issuer}` from each caller, to exchange it"
         if person is None:
             why = "this client is the local user, who shows none"
         elif person.issuer != issuer:
             why = f"this client is known by `{person.issuer}`, and shows none that could be exchanged"
         else:
-            why = "the one that this client has shown has expired"
+            why = "this client has shown none that is still valid"
         hint = "connect over HTTP with such a token, which an entry `jwt` in `settings.http.auth` accepts"
-        return TokenNeeded(self._group, f"{reason}; {why}", hint=hint, is_done=self._has_changed(person, None))
+        return TokenNeeded(self._group, f"{reason}; {why}", hint=hint, is_done=self._has_changed(None))
 
     def _denied(self, url: str, exc: TokenDenied, subject: CallerToken) -> TokenNeeded | Unreachable:
         """Return the error for a refusal, without any text of the answer that may repeat what was sent."""
@@ -311,7 +316,7 @@ class ExchangedCredentials:
             self._group,
             f"cannot exchange the caller's token: `{url}` {exc}{details}",
             hint=hint,
-            is_done=self._has_changed(self.remote.login_of, subject),
+            is_done=self._has_changed(subject),
         )
 
     def _is_rejected(self) -> Unreachable:
@@ -330,11 +335,9 @@ class ExchangedCredentials:
             scope=scope or "more",
         )
 
-    def _has_changed(self, person: Principal | None, before: CallerToken | None) -> Callable[[], bool]:
-        """Return what tells cheaply whether a person has shown another token since."""
-        if person is None:
-            return lambda: False
-        return lambda: self._tokens.find(person) not in (None, before)
+    def _has_changed(self, before: CallerToken | None) -> Callable[[], bool]:
+        """Return what tells cheaply whether the caller has shown another token since."""
+        return lambda: self._find_subject() not in (None, before)
 
 
 def _header(token: Token) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from dynamic_mcp.config.resolved import OAuth, Remote, TokenExchange
 from dynamic_mcp.errors import TokenNeeded, Unreachable
@@ -236,7 +237,7 @@ async def test_a_token_is_used_no_longer_than_that_of_the_caller_is_valid(desk: 
     await credentials.get_header()
     desk.clock.pass_s(101)
 
-    with pytest.raises(TokenNeeded, match="has expired") as raised:
+    with pytest.raises(TokenNeeded, match="still valid") as raised:
         await credentials.get_header()
 
     assert not raised.value.is_done()
@@ -316,11 +317,23 @@ async def test_without_a_token_of_the_caller_the_error_says_what_is_needed(desk:
 
 
 async def test_a_person_of_another_issuer_is_told_that_their_credential_is_none_to_exchange(desk: Desk) -> None:
-    remote = desk.remote("ann")
-    remote = Remote(kind="http", url=SERVER, headers={}, oauth=remote.oauth, login_of=Principal("forwarded", "ann"))
+    remote = structs.replace(desk.remote("ann"), login_of=Principal("forwarded", "ann"))
 
     with pytest.raises(TokenNeeded, match="known by `forwarded`"):
         await desk.exchanges.authorization("up", remote).get_header()
+
+
+async def test_the_token_of_another_issuer_is_not_shown_to_this_one(desk: Desk) -> None:
+    async with ExchangeIssuer(PUBLIC_URL) as other:
+        stranger = Principal(other.issuer, "ann")
+        desk.tokens.record(stranger, other.token_of("ann"))
+        remote = structs.replace(desk.remote("ann"), login_of=stranger)
+
+        with pytest.raises(TokenNeeded, match=f"known by `{other.issuer}`") as raised:
+            await desk.exchanges.authorization("up", remote).get_header()
+
+    assert not raised.value.is_done(), "else the server would be connected to again and again"
+    assert desk.issuer.requests == []
 
 
 async def test_a_refusal_has_the_code_and_no_part_of_a_token(desk: Desk) -> None:
@@ -442,10 +455,12 @@ async def test_the_token_endpoint_redirects_to_nobody(desk: Desk) -> None:
     ],
 )
 async def test_nothing_goes_to_what_is_not_https(desk: Desk, oauth: dict[str, str], exchange: TokenExchange) -> None:
-    desk.show("ann")
+    remote = desk.remote("ann", exchange, **oauth)
+    person = Principal(remote.oauth.issuer or "", "ann")
+    desk.tokens.record(person, desk.issuer.token_of("ann"))
 
     with pytest.raises(Unreachable, match="not https"):
-        await desk.credentials("ann", exchange, **oauth).get_header()
+        await desk.exchanges.authorization("up", structs.replace(remote, login_of=person)).get_header()
 
 
 @pytest.mark.parametrize("endpoint", [None, 7, "http://login.example.com/token", "ftp://127.0.0.1/token"])

@@ -10,16 +10,19 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.system import paths
+from dynamic_mcp.ui.argument_form import key_of
 from tests import own_process
 from tests.face.auth.exchange_office import show, whoami, whoami_modern
 from tests.http_client import HttpClient
 from tests.http_program import HttpProgram, serving_http
 from tests.journeys.remote_server import free_port
-from tests.mcp_client import McpClient
+from tests.mcp_client import McpClient, McpStream
 from tests.own_process import DEVNULL, PIPE
 from tests.program import BOUND_S, Json, running, text_of
+from tests.ui.site import Document
 from tests.upstreams.exchange_issuer import CLIENT, SECRET, ExchangeIssuer
 from tests.upstreams.exchanged_mcp import ExchangedMcp
+from tests.web import web_client
 
 pytestmark = pytest.mark.alone_only("HTTP is served the same by a daemon")
 
@@ -85,6 +88,71 @@ async def test_persons_are_served_as_themselves_and_no_token_is_written(site: Si
 
 def _read(file: Path) -> str:
     return file.read_bytes().decode("latin-1") if file.is_file() else ""
+
+
+async def test_the_calls_of_a_script_are_those_of_its_person(site: Site, tmp_path: Path) -> None:
+    settings = {"http": site.http, "scripts": True}
+    code = 'await call("far", "whoami", {"nonce": input})'
+    async with (
+        serving_http(tmp_path, site.servers, port=site.port, settings=settings) as program,
+        HttpClient(program.origin) as http,
+    ):
+        client = McpClient(http)
+        for name in ("ann", "bob"):
+            show(client, site.issuer.token_of(name))
+            client.id = ""
+            await client.initialize()
+            arguments = {"code": code, "input": f"script of {name}"}
+            answer = await client.request("tools/call", {"name": "run_dynamic_script", "arguments": arguments})
+            assert f"{name} by {CLIENT}" in answer["result"]["content"][0]["text"], answer
+
+    assert site.server.calls == {f"script of {name}": name for name in ("ann", "bob")}
+
+
+async def test_the_page_that_was_opened_with_a_token_calls_as_its_person(site: Site, tmp_path: Path) -> None:
+    async with serving_http(tmp_path, site.servers, port=site.port, settings={"http": site.http}) as program:
+        said = {}
+        for name in ("ann", "bob"):
+            options = {"trust_env": False, "follow_redirects": True, "headers": {"Origin": program.origin}}
+            async with web_client(**options) as web:
+                token = site.issuer.token_of(name)
+                home = await web.post(f"{program.origin}/ui/login", data={"token": token})
+                assert home.status_code == 200, home.text
+                tools = Document((await web.get(f"{program.origin}/ui/tools?group=far")).text)
+                read = await web.post(f"{program.origin}/ui/tools/far", data={"csrf": tools.form_token})
+                assert "whoami" in read.text
+                page = Document((await web.get(f"{program.origin}/ui/tools/far/whoami")).text)
+                fields = {"csrf": page.form_token, key_of("nonce"): name}
+                said[name] = (await web.post(f"{program.origin}/ui/tools/far/whoami", data=fields)).text
+
+    assert site.server.calls == {"ann": "ann", "bob": "bob"}
+    assert all(f"{name} by {CLIENT}" in text for name, text in said.items())
+
+
+async def test_a_client_of_the_oldest_transport_is_served_as_its_person(site: Site, tmp_path: Path) -> None:
+    shown = {"Authorization": f"Bearer {site.issuer.token_of('ann')}", "Content-Type": "application/json"}
+    async with (
+        serving_http(tmp_path, site.servers, port=site.port, settings={"http": site.http}) as program,
+        HttpClient(program.origin) as http,
+    ):
+        stream = McpStream(await http.request("GET", "/sse", {**shown, "Accept": "text/event-stream"}))
+        first = await stream.next_event()
+        assert first is not None
+        path = first.data.decode().removeprefix(program.origin)
+        client = McpClient(http, path, version="2024-11-05")
+        hello = {"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+        arguments = {"group": "far", "name": "whoami", "args": {"nonce": "old"}}
+        for method, params in (
+            ("initialize", hello),
+            ("tools/call", {"name": "call_dynamic_tool", "arguments": arguments}),
+        ):
+            message = client.message(method, params)
+            response = await http.request("POST", path, shown, json.dumps(message).encode())
+            assert response.status == 202
+            answer = await stream.until(message["id"])
+        stream.cut()
+
+    assert answer["result"]["content"][0]["text"] == f"ann by {CLIENT}"
 
 
 async def test_over_stdio_a_call_says_what_is_needed_and_others_work(site: Site, tmp_path: Path) -> None:
