@@ -245,7 +245,8 @@ def _exchanges(group: GroupConfig) -> bool:
 def _check_exchanges(config: Config) -> Iterator[Finding]:
     """Report servers that exchange the tokens of an issuer whose tokens no client can show, or send them in clear."""
     auth = () if config.http is None else config.http.auth
-    issuers = [each.issuer for each in auth if isinstance(each, Jwt)]
+    jwts = [each for each in auth if isinstance(each, Jwt)]
+    issuers = [each.issuer for each in jwts]
     for group in config.groups:
         remote = group.upstream
         if not isinstance(remote, Remote) or not remote.oauth.exchanges:
@@ -258,6 +259,11 @@ def _check_exchanges(config: Config) -> Iterator[Finding]:
                 f"no entry `jwt` of `settings.http.auth` accepts tokens of `{issuer}`, so there are none to exchange"
             )
             yield config_error(format_path((*at, "issuer")), what, f"write `{near[0]}`" if near else hint)
+        if remote.oauth.grant == "on_behalf_of" and any(each.issuer == issuer and not each.audience for each in jwts):
+            what = f"the tokens of `{issuer}` that `{group.name}` needs are for its `client_id`, and not for `public_url`"
+            yield Finding(
+                Level.WARNING, "settings.http.auth", what, f'set `"audience": ["{remote.oauth.client_id}"]`'
+            )
         yield from _check_exchange_urls(at, remote.oauth)
 
 

@@ -116,6 +116,15 @@ def test_an_issuer_without_tls_is_an_error_but_on_this_machine(cli: CliRunner) -
         assert any("is not https" in what for _, what in problems(cli)) is is_wrong
 
 
+@pytest.mark.parametrize("audience", [[], ["dynamic-mcp"]])
+def test_entra_needs_tokens_that_are_for_the_client_there(cli: CliRunner, audience: list[str]) -> None:
+    configure(cli, {**OAUTH, "grant": "on_behalf_of", "scopes": ["a"]}, ({**JWT, "audience": audience},))
+
+    found = [what for where, what in problems(cli) if where == "settings.http.auth" and "client_id" in what]
+
+    assert bool(found) is not bool(audience)
+
+
 def test_no_login_is_asked_for(cli: CliRunner) -> None:
     configure(cli)
 

@@ -199,6 +199,7 @@ async def test_each_of_several_processes_exchanges_for_itself(site: Site, tmp_pa
                 async with HttpClient(program.origin) as another:
                     client.http = another
                     assert await whoami(client, f"{name} {number}") == f"{name} by {CLIENT}"
+            client.http = http
             await client.delete()
 
     async with serving_http(tmp_path, site.servers, *options, port=site.port, settings=settings) as program:
