@@ -10,13 +10,13 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from dynamic_mcp.config.access import Profile
-from dynamic_mcp.config.auth import Jwt
-from dynamic_mcp.config.keys import Keys, format_path
+from dynamic_mcp.config.keys import format_path
 from dynamic_mcp.config.old_names import Renaming
 from dynamic_mcp.config.read import list_disabled, read, read_document
-from dynamic_mcp.config.resolved import Broken, CommandLine, Config, GroupConfig, OAuth, Program, Remote, SkillFolders
+from dynamic_mcp.config.resolved import Broken, CommandLine, Config, GroupConfig, Program, Remote, SkillFolders
 from dynamic_mcp.config.secret_programs import SecretLookups
 from dynamic_mcp.config.secrets import plain_secrets
+from dynamic_mcp.doctor.exchanges import check_exchange_settings
 from dynamic_mcp.doctor.findings import Finding, Level, config_error
 from dynamic_mcp.errors import ConfigError, closest
 from dynamic_mcp.system import acl, paths
@@ -24,7 +24,6 @@ from dynamic_mcp.system.programs import find_program
 from dynamic_mcp.system.shell import quote
 from dynamic_mcp.system.text import pluralize
 from dynamic_mcp.upstream.mask import mask_of
-from dynamic_mcp.web.address_policy import AddressPolicy, ForbiddenUrl
 
 _MOST_NAMES = 10
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -47,7 +46,7 @@ def check_file(file: Path, environment: Mapping[str, str]) -> tuple[Config | Non
         *(_warning_finding(warning) for warning in config.warnings),
         *(finding for group in config.groups for finding in _check_upstream(group, environment)),
         *_check_logins(config),
-        *_check_exchanges(config),
+        *check_exchange_settings(config),
         *(finding for profile in config.profiles.values() for finding in _check_profile(profile, config)),
     ]
     return config, findings
@@ -240,40 +239,6 @@ def _check_logins(config: Config) -> Iterator[Finding]:
 
 def _exchanges(group: GroupConfig) -> bool:
     return isinstance(group.upstream, Remote) and group.upstream.oauth.exchanges
-
-
-def _check_exchanges(config: Config) -> Iterator[Finding]:
-    """Report servers that exchange the tokens of an issuer whose tokens no client can show, or send them in clear."""
-    auth = () if config.http is None else config.http.auth
-    jwts = [each for each in auth if isinstance(each, Jwt)]
-    issuers = [each.issuer for each in jwts]
-    for group in config.groups:
-        remote = group.upstream
-        if not isinstance(remote, Remote) or not remote.oauth.exchanges:
-            continue
-        at, issuer = ("mcpServers", group.name, "oauth"), remote.oauth.issuer or ""
-        if issuer not in issuers:
-            near = [each for each in issuers if each.rstrip("/") == issuer.rstrip("/")]
-            hint = 'add `{ "kind": "jwt", "issuer": … }` to `settings.http.auth`, or use another `grant`'
-            what = (
-                f"no entry `jwt` of `settings.http.auth` accepts tokens of `{issuer}`, so there are none to exchange"
-            )
-            yield config_error(format_path((*at, "issuer")), what, f"write `{near[0]}`" if near else hint)
-        if remote.oauth.grant == "on_behalf_of" and any(each.issuer == issuer and not each.audience for each in jwts):
-            what = f"the tokens of `{issuer}` that `{group.name}` needs are for its `client_id`, and not for `public_url`"
-            yield Finding(
-                Level.WARNING, "settings.http.auth", what, f'set `"audience": ["{remote.oauth.client_id}"]`'
-            )
-        yield from _check_exchange_urls(at, remote.oauth)
-
-
-def _check_exchange_urls(at: Keys, oauth: OAuth) -> Iterator[Finding]:
-    endpoint = oauth.exchange.token_endpoint
-    keys, url = ((*at, "exchange", "token_endpoint"), endpoint) if endpoint else ((*at, "issuer"), oauth.issuer or "")
-    try:
-        AddressPolicy(url).check(url)
-    except ForbiddenUrl as exc:
-        yield config_error(format_path(keys), f"`{url}` {exc}; nothing would be sent there")
 
 
 def _is_one_for_all(group: GroupConfig, *, knows_people: bool) -> bool:

@@ -120,7 +120,7 @@ def test_an_issuer_without_tls_is_an_error_but_on_this_machine(cli: CliRunner) -
 def test_entra_needs_tokens_that_are_for_the_client_there(cli: CliRunner, audience: list[str]) -> None:
     configure(cli, {**OAUTH, "grant": "on_behalf_of", "scopes": ["a"]}, ({**JWT, "audience": audience},))
 
-    found = [what for where, what in problems(cli) if where == "settings.http.auth" and "client_id" in what]
+    found = [what for where, what in problems(cli) if where == PLACE and "for `client_id`" in what]
 
     assert bool(found) is not bool(audience)
 
