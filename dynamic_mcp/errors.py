@@ -348,6 +348,26 @@ class LoginNeeded(DynamicMcpError):
         return LoginNeeded(self.group, "", scope=self.scope, why=self.why, is_done=self.is_done, hint=hint)
 
 
+class TokenNeeded(LoginNeeded):
+    """A group exchanges the token that its caller has shown, and has got none for it; no login of ours helps.
+
+    `is_done` tells whether the caller has shown another one since. With a `scope`, the token lacks this scope.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        reason: str,
+        *,
+        hint: str,
+        scope: str | None = None,
+        is_done: Callable[[], bool] | None = None,
+    ) -> None:
+        super().__init__(group, "", scope=scope, is_done=is_done, hint=hint)
+        self.reason = reason
+        DynamicMcpError.__init__(self, f"group `{group}` {reason}", hint=hint)
+
+
 class UpstreamError(DynamicMcpError):
     """Something went wrong with the server behind a group."""
 

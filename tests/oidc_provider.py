@@ -14,7 +14,7 @@ import itertools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 from urllib.parse import unquote, urlencode
 
 from tests.signing_keys import key_for, public_jwk, sign
@@ -150,7 +150,7 @@ class OidcProvider:
 
     # --- HTTP ------------------------------------------------------------------------------------------
 
-    async def __aenter__(self) -> OidcProvider:
+    async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]
         return self

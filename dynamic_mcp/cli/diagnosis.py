@@ -132,6 +132,7 @@ def _check_address(config: Config) -> list[Finding]:
 
 async def _examine(context: Invocation, config: Config) -> tuple[list[Finding], list[ServerReport]]:
     """Return the findings about the daemon, and a report on each server; servers of the daemon are not restarted."""
+    from dynamic_mcp.doctor.exchanges import check_exchanges
     from dynamic_mcp.doctor.public_url import check_public_url
     from dynamic_mcp.doctor.servers import Doctor
     from dynamic_mcp.groups.catalog_store import CatalogStore
@@ -145,6 +146,7 @@ async def _examine(context: Invocation, config: Config) -> tuple[list[Finding], 
         check = cache(partial(_make_catalog_check, config))
         findings, reports = await _examine_daemon(context, config, doctor, catalog_store, check, progress)
         findings += await check_public_url(config.http)
+        findings += await check_exchanges(config)
         running = {report.group for report in reports}
         rest = tuple(each for each in config.groups if each.name not in running)
         alone = replace(config, groups=rest, middleware=())  # servers are checked without plug-ins

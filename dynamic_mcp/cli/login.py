@@ -223,6 +223,9 @@ async def _log_in_there(group: _RemoteGroup, *, is_explicit: bool, open_browser:
     if not is_explicit and stored_login is not None and stored_login.token is not None and not ask_token:
         group.out.say(f"{group.name}: already logged in")
         return False
+    if group.remote.oauth.exchanges:
+        group.out.say(f"{group.name}: exchanges the token of each caller, and needs no login")
+        return False
     if not group.remote.oauth.needs_user:
         await group.bearer.get_header()
         group.out.say(f"{group.name}: logs in by itself, with the configured client")
@@ -364,6 +367,8 @@ async def _row(group: _RemoteGroup) -> dict[str, str | None]:
         return {**row, "state": group.unset}
     if group.remote.has_own_authorization:
         return {**row, "state": "authorized by the config"}
+    if group.remote.oauth.exchanges:
+        return {**row, "state": "exchanges the token of each caller", "issuer": group.remote.oauth.issuer}
     async with _opened(group):
         login = await group.bearer.load_login()
     token = login.token if login else None

@@ -200,7 +200,9 @@ class FeatureServer(Struct, frozen=True):
     folder: str
 
 
-Grant = Literal["authorization_code", "client_credentials", "jwt_bearer", "cross_app"]
+Grant = Literal[
+    "authorization_code", "client_credentials", "jwt_bearer", "cross_app", "token_exchange", "on_behalf_of"
+]
 
 
 class IdentityProviderConfig(Section, Private, frozen=True):
@@ -216,6 +218,30 @@ class IdentityProviderConfig(Section, Private, frozen=True):
     client_secret: Annotated[
         str | None,
         "The client secret at the identity provider, if there is one. Write `${VARIABLE}`, not the secret itself.",
+    ] = None
+
+
+class TokenExchange(Section, frozen=True):
+    """How the token that a caller has shown is exchanged for one that the server accepts."""
+
+    token_endpoint: Annotated[
+        Url | None,
+        "The URL of the token endpoint that exchanges the tokens. Default: the one in the metadata of the `issuer`.",
+    ] = None
+    audience: Annotated[str | None, "Whom the new token is for, by the name that the `issuer` has for it."] = None
+    resource: Annotated[
+        Url | None, "The server that the new token is for, as a URL. Default: without an `audience`, its `url`."
+    ] = None
+    subject_token_type: Annotated[
+        Literal["access_token", "jwt", "id_token"], "What the caller's token is called there. Default: access_token."
+    ] = "access_token"  # noqa: S105
+    requested_token_type: Annotated[
+        Literal["access_token", "jwt"], "The type of token to ask for. Default: access_token."
+    ] = "access_token"  # noqa: S105
+    actor_token_file: Annotated[
+        PathText | None,
+        "The path of a file with a JWT of dynamic-mcp itself, which acts for the caller, relative to the config. It"
+        " is read for each exchange.",
     ] = None
 
 
@@ -245,7 +271,8 @@ class OAuth(Section, Private, frozen=True):
     ] = None
     issuer: Annotated[
         Url | None,
-        "The only authorization server that may receive the secret or the assertion, if it is on another host.",
+        "The only authorization server that may receive the secret or the assertion, if it is on another host. For"
+        " `token_exchange` and `on_behalf_of`, the one whose tokens callers show, and that exchanges them.",
     ] = None
     account: Annotated[
         str | None,
@@ -255,7 +282,8 @@ class OAuth(Section, Private, frozen=True):
         Grant,
         "How to log in: `authorization_code` as a user in a browser, `client_credentials` as the client"
         " itself, `jwt_bearer` as the user that the `assertion` is about, `cross_app` as the user that an"
-        " identity provider knows. Default: authorization_code.",
+        " identity provider knows; `token_exchange` and, at Entra ID, `on_behalf_of` as each caller, whose own token"
+        " is exchanged. Default: authorization_code.",
     ] = "authorization_code"
     assertion: Annotated[
         str | None,
@@ -281,6 +309,9 @@ class OAuth(Section, Private, frozen=True):
     is_shared: Annotated[
         bool, "One login for everyone who uses the server, instead of one for each person. Default: false."
     ] = field(default=False, name="shared")
+    exchange: Annotated[TokenExchange, "How `token_exchange` and `on_behalf_of` exchange the caller's token."] = (
+        TokenExchange()
+    )
     client_metadata_url: Annotated[
         Url | None,
         "The URL of the client's metadata document, used as the client ID if the authorization server supports that.",
@@ -292,6 +323,11 @@ class OAuth(Section, Private, frozen=True):
     def needs_user(self) -> bool:
         """Return whether a user must log in; if not, the proxy gets its tokens by itself."""
         return self.grant == "authorization_code"
+
+    @property
+    def exchanges(self) -> bool:
+        """Return whether the token of each caller is exchanged for one that the server accepts."""
+        return self.grant in ("token_exchange", "on_behalf_of")
 
 
 class Remote(Private, frozen=True):
@@ -391,14 +427,14 @@ class GroupConfig(Struct, frozen=True):
 
     @property
     def has_personal_logins(self) -> bool:
-        """Return whether each user who connects over HTTP has their own login at the server.
+        """Return whether each user who connects over HTTP has their own login at the server, or their own token.
 
         The local user, and clients that count as the local user, keep the logins that commands make.
         """
         remote = self.upstream
         return (
             isinstance(remote, Remote)
-            and remote.oauth.needs_user
+            and (remote.oauth.needs_user or remote.oauth.exchanges)
             and not remote.oauth.is_shared
             and not remote.has_own_authorization
             and self.share is not Share.ALL
@@ -564,6 +600,12 @@ class Config(Struct, frozen=True):
     def has_user_logins(self) -> bool:
         """Return whether any server has a login for each user."""
         return any(group.has_personal_logins for group in self.groups)
+
+    @property
+    def exchanged_issuers(self) -> frozenset[str]:
+        """The issuers whose tokens callers show, and that servers exchange."""
+        remotes = (group.upstream for group in self.groups if isinstance(group.upstream, Remote))
+        return frozenset(each.oauth.issuer for each in remotes if each.oauth.exchanges and each.oauth.issuer)
 
     def for_user(self, user: Principal) -> "Config":
         """Return a config whose servers use the logins of this user, where each user has their own."""

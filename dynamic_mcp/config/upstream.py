@@ -23,6 +23,7 @@ from dynamic_mcp.config.resolved import (
     Program,
     Remote,
     SkillFolders,
+    TokenExchange,
     Upstream,
 )
 from dynamic_mcp.config.section import Section
@@ -227,6 +228,8 @@ def _resolve_remote(
     at: Keys, server: form.RemoteEntry, settings: form.Settings, *, texts: Substitution, surroundings: Surroundings
 ) -> Remote:
     headers = server.headers.items()
+    if server.oauth.exchanges:
+        _check_exchange_of(at, server, settings, texts)
     return Remote(
         kind=server.type,
         url=texts.fill_url((*at, "url"), server.url),
@@ -262,6 +265,7 @@ def _resolve_oauth(
         assertion=None if own.assertion is None else texts.fill_secret((*inside, "assertion"), own.assertion),
         assertion_file=path("assertion_file"),
         identity_provider=_resolve_identity_provider(inside, own.identity_provider, texts),
+        exchange=_resolve_exchange((*inside, "exchange"), own.exchange, texts, surroundings),
         private_key_file=path("private_key_file"),
         client_metadata_url=url("client_metadata_url"),
         may_open_browser=settings.open_browser != "never",
@@ -291,6 +295,28 @@ def _resolve_identity_provider(
     )
 
 
+def _resolve_exchange(at: Keys, own: TokenExchange, texts: Substitution, surroundings: Surroundings) -> TokenExchange:
+    file = texts.fill_optional((*at, "actor_token_file"), own.actor_token_file)
+    endpoint, resource = own.token_endpoint, own.resource
+    return replace(
+        own,
+        token_endpoint=None if endpoint is None else texts.fill_url((*at, "token_endpoint"), endpoint),
+        audience=texts.fill_optional((*at, "audience"), own.audience),
+        resource=None if resource is None else texts.fill_url((*at, "resource"), resource),
+        actor_token_file=None if file is None else str(resolve_path(file, surroundings)),
+    )
+
+
+def _check_exchange_of(at: Keys, server: form.RemoteEntry, settings: form.Settings, texts: Substitution) -> None:
+    """Check what else of a server would keep the tokens of callers apart from it, or mix them up."""
+    if (server.share or settings.defaults.share) == "all":
+        texts.fail(
+            (*at, "share"), f"`all` is not for the grant `{server.oauth.grant}`: each caller has another token"
+        )
+    for name in (each for each in server.headers if each.lower() == "authorization"):
+        texts.fail((*at, "headers", name), f"would be sent in place of the token that `{server.oauth.grant}` gets")
+
+
 def _find_flaws(oauth: OAuth) -> Iterator[tuple[str, str]]:
     """Yield the login settings that the grant needs and lacks, or would ignore: the field, and the problem."""
     yield from _find_missing(oauth)
@@ -302,6 +328,16 @@ def _find_flaws(oauth: OAuth) -> Iterator[tuple[str, str]]:
         yield "assertion_file", "is one source too many: there is an `assertion` already"
     if oauth.identity_provider is not None and oauth.grant != "cross_app":
         yield "identity_provider", "is only for the grant `cross_app`"
+    if oauth.exchanges:
+        if oauth.is_shared:
+            yield "shared", f"is not for the grant `{oauth.grant}`: each caller has another token"
+    elif oauth.exchange != TokenExchange():
+        yield "exchange", "is only for the grants `token_exchange` and `on_behalf_of`"
+    if oauth.grant == "on_behalf_of":
+        if oauth.exchange != TokenExchange(token_endpoint=oauth.exchange.token_endpoint):
+            yield "exchange", "has more than the `token_endpoint`, which is all that `on_behalf_of` knows of it"
+        if oauth.private_key_file:
+            yield "private_key_file", "is not for the grant `on_behalf_of`: Entra ID wants a certificate"
 
 
 def _find_missing(oauth: OAuth) -> Iterator[tuple[str, str]]:
@@ -317,3 +353,10 @@ def _find_missing(oauth: OAuth) -> Iterator[tuple[str, str]]:
             if not (oauth.client_id and has_assertion and oauth.identity_provider):
                 needs = "`client_id`, `identity_provider`, and `assertion` or `assertion_file`"
                 yield "grant", f"`cross_app` needs {needs}"
+        case "token_exchange":
+            if not (oauth.client_id and oauth.issuer):
+                yield "grant", "`token_exchange` needs `client_id`, and the `issuer` of the tokens that callers show"
+        case "on_behalf_of":
+            if not (oauth.client_id and oauth.client_secret and oauth.issuer and oauth.scopes):
+                needs = "`client_id`, `client_secret`, `scopes`, and the `issuer` of the tokens that callers show"
+                yield "grant", f"`on_behalf_of` needs {needs}"

@@ -16,6 +16,7 @@ from dynamic_mcp.config.read import list_disabled, read, read_document
 from dynamic_mcp.config.resolved import Broken, CommandLine, Config, GroupConfig, Program, Remote, SkillFolders
 from dynamic_mcp.config.secret_programs import SecretLookups
 from dynamic_mcp.config.secrets import plain_secrets
+from dynamic_mcp.doctor.exchanges import check_exchange_settings
 from dynamic_mcp.doctor.findings import Finding, Level, config_error
 from dynamic_mcp.errors import ConfigError, closest
 from dynamic_mcp.system import acl, paths
@@ -45,6 +46,7 @@ def check_file(file: Path, environment: Mapping[str, str]) -> tuple[Config | Non
         *(_warning_finding(warning) for warning in config.warnings),
         *(finding for group in config.groups for finding in _check_upstream(group, environment)),
         *_check_logins(config),
+        *check_exchange_settings(config),
         *(finding for profile in config.profiles.values() for finding in _check_profile(profile, config)),
     ]
     return config, findings
@@ -228,11 +230,15 @@ def _check_logins(config: Config) -> Iterator[Finding]:
             where = format_path(("mcpServers", group.name))
             what = "all users of this server share one login and act with its rights"
             yield Finding(Level.NOTE, where, what, f"`dynamic-mcp auth login {group.name}` is the login")
-    personal = [group.name for group in config.groups if group.has_personal_logins]
+    personal = [each.name for each in config.groups if each.has_personal_logins and not _exchanges(each)]
     if knows_people and personal and config.http is not None and config.http.public_url is None:
         names = ", ".join(f"`{name}`" for name in personal)
         what = f"is not set, so clients over HTTP cannot be sent links to log in to {names}"
         yield Finding(Level.WARNING, "settings.http.public_url", what, "set it to the URL that clients connect to")
+
+
+def _exchanges(group: GroupConfig) -> bool:
+    return isinstance(group.upstream, Remote) and group.upstream.oauth.exchanges
 
 
 def _is_one_for_all(group: GroupConfig, *, knows_people: bool) -> bool:

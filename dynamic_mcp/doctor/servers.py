@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from dynamic_mcp.client import ClientInfo
 from dynamic_mcp.config.resolved import GroupConfig
 from dynamic_mcp.doctor.findings import Finding, Level, ServerReport
-from dynamic_mcp.errors import DynamicMcpError, UpstreamError
+from dynamic_mcp.errors import DynamicMcpError, TokenNeeded, UpstreamError
 from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.observe import log_output
@@ -110,6 +110,9 @@ class Doctor:
 
     def _report_failure(self, group: ClientGroup, error: DynamicMcpError) -> ServerReport:
         hint = error.hint
+        if isinstance(error, TokenNeeded):  # a person who calls has what we do not have here
+            note = Finding(Level.NOTE, group.name, f"is not tried: {error.reason}")
+            return ServerReport(group=group.name, is_up=False, findings=[note])
         if (
             group.name not in self._server_hellos
             and self._connect_s.get(group.name, 0.0) >= group.config.timeouts.connect_s

@@ -12,7 +12,7 @@ from dynamic_mcp.face.http.listen_address import LOOPBACK_HOSTS
 from dynamic_mcp.face.http.options import HttpOptions
 from dynamic_mcp.host.http_cluster import ClusterControl
 from dynamic_mcp.host.http_face import make_options, tick
-from dynamic_mcp.host.http_logins import add_login_pages, find_base_url, send_links
+from dynamic_mcp.host.http_logins import add_login_pages, find_base_url, make_keeper, use_logins
 from dynamic_mcp.host.http_ui import UiPages
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.system.task_set import TaskSet
@@ -43,11 +43,13 @@ class MountedService:
         self._providers.shared_store = self._proxy.shared_store
         # an address in `Host` cannot be the name of a page, so any is accepted where our hosts are not known
         options = make_options(http, config.max_message_bytes, own_hosts=LOOPBACK_HOSTS, accepts_any_address=True)
-        authenticator = self._providers.make_authenticator(http, config.file)
+        keeper = make_keeper(config, self._proxy)
+        authenticator = self._providers.make_authenticator(http, config.file, keeper)
         authenticator = add_login_pages(authenticator, http, self._proxy)
         authenticator = self._ui.add(authenticator, config, http, find_base_url(http) or "")
         self.face.configure(options, authenticator)
-        send_links(http, self._proxy)
+        self.face.see_tokens_of_peers(is_wanted=keeper is not None)
+        use_logins(http, config, self._proxy)
         await self._replicas.apply(self.face, config)
         await self._providers.keep_only(http, config.file)
 

@@ -26,7 +26,7 @@ from dynamic_mcp.face.http.server import HttpServer
 from dynamic_mcp.host.http_certificate import Certificate
 from dynamic_mcp.host.http_cluster import ClusterControl
 from dynamic_mcp.host.http_face import make_options, tick
-from dynamic_mcp.host.http_logins import add_login_pages, find_base_url, send_links
+from dynamic_mcp.host.http_logins import add_login_pages, find_base_url, make_keeper, use_logins
 from dynamic_mcp.host.http_ui import UiPages
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.system.task_set import TaskSet
@@ -117,7 +117,8 @@ class HttpService:
         options = _read_options(http, place, max_body_bytes)
         await self._replicas.open_store(config)
         self._providers.shared_store = self._proxy.shared_store
-        authenticator = self._providers.make_authenticator(http, config_file)
+        keeper = make_keeper(config, self._proxy)
+        authenticator = self._providers.make_authenticator(http, config_file, keeper)
         authenticator = add_login_pages(authenticator, http, self._proxy)
         authenticator = self._ui.add(authenticator, config, http, find_base_url(http) or _find_origin(http, place))
         face = self._face or HttpFace(self._proxy, options, authenticator=authenticator)
@@ -135,7 +136,8 @@ class HttpService:
             await self._providers.keep_only(self._http, self._config_file)
             raise
         face.configure(options, authenticator)
-        send_links(http, self._proxy)
+        face.see_tokens_of_peers(is_wanted=keeper is not None)
+        use_logins(http, config, self._proxy)
         self._http, self._config_file = http, config_file
         self._options, self._authenticator = options, authenticator
         if self._face is None:

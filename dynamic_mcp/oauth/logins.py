@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +19,8 @@ from dynamic_mcp.system.task_set import TaskSet
 
 if TYPE_CHECKING:
     from dynamic_mcp.oauth.bearer import BearerCredentials
+    from dynamic_mcp.oauth.caller_tokens import CallerTokens
+    from dynamic_mcp.oauth.exchange import Exchanges
     from dynamic_mcp.oauth.links import LoginLink, LoginLinks
     from dynamic_mcp.oauth.replica_logins import ReplicaLogins
     from dynamic_mcp.system.shared_store import SharedStore
@@ -54,6 +56,8 @@ class Logins:
 
     def authorization(self, group: str, remote: Remote) -> ServerCredentials:
         """Return the credentials of a group, the same for the same server."""
+        if remote.oauth.exchanges:
+            return self.exchanges.authorization(group, remote)
         from dynamic_mcp.oauth.bearer import BearerCredentials
 
         bearer = self._find(group, remote)
@@ -101,6 +105,25 @@ class Logins:
         return pending
 
     @cached_property
+    def caller_tokens(self) -> CallerTokens:
+        """The tokens that callers have shown, for servers that exchange them."""
+        from dynamic_mcp.oauth.caller_tokens import CallerTokens
+
+        return CallerTokens()
+
+    def keep_tokens_of(self, issuers: Collection[str]) -> None:
+        """Drop what callers have shown of other issuers than these."""
+        if "caller_tokens" in self.__dict__:
+            self.caller_tokens.keep_only(issuers)
+
+    @cached_property
+    def exchanges(self) -> Exchanges:
+        """The credentials at servers that exchange the tokens of callers."""
+        from dynamic_mcp.oauth.exchange import Exchanges
+
+        return Exchanges(self.caller_tokens)
+
+    @cached_property
     def links(self) -> LoginLinks:
         """The links by which users log in."""
         from dynamic_mcp.oauth.links import LoginLinks
@@ -114,6 +137,10 @@ class Logins:
 
     def forget(self, person: Principal) -> None:
         """Drop the credentials of a disconnected user from memory; stored logins stay."""
+        if "caller_tokens" in self.__dict__:
+            self.caller_tokens.forget(person)
+        if "exchanges" in self.__dict__:
+            self.exchanges.forget(person)
         for group, bearers in [*self._bearers.items()]:
             for bearer in bearers:
                 if bearer.remote.login_of == person:
@@ -148,6 +175,9 @@ class Logins:
         """Cancel logins, but let running renewals finish."""
         if "links" in self.__dict__:
             self.links.close()
+        if "exchanges" in self.__dict__:
+            self.exchanges.close()
+        self.keep_tokens_of(())
         for task in [*self._browser_tasks, *(pending.end for pending in self._pending.values())]:
             task.cancel()
         bearers = (bearer for bearers in self._bearers.values() for bearer in bearers)

@@ -10,12 +10,12 @@ import asyncio
 import re
 import time
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dynamic_mcp.config.resolved import IdentityProviderConfig, OAuth
+from dynamic_mcp.config.resolved import IdentityProviderConfig, OAuth, TokenExchange
 from dynamic_mcp.oauth.credentials import ClientCredentials, Login, Token
 from dynamic_mcp.system.file_reader import read_bytes
 from dynamic_mcp.system.text import os_reason
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 _JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
-_ID_TOKEN, _ID_JAG = (f"urn:ietf:params:oauth:token-type:{name}" for name in ("id_token", "id-jag"))
+_TYPE = "urn:ietf:params:oauth:token-type:"
+_ID_TOKEN, _ID_JAG = f"{_TYPE}id_token", f"{_TYPE}id-jag"
 _TOKEN = re.compile(r"[\x21-\x7e]{1,65536}")
 _MOST_BYTES = 1 << 20
 _LONGEST_S = 10 * 365 * 24 * 3600.0
@@ -87,6 +88,37 @@ class TokenEndpoint:
         )
         return _parse_assertion(answer, scope)
 
+    async def exchange_token(self, token: str, config: TokenExchange, scope: str | None) -> Token:
+        """Exchange the token of a caller for one that a server accepts (RFC 8693).
+
+        Raises NoGrant, TokenDenied and TokenRequestFailed.
+        """
+        file, actor = config.actor_token_file, None
+        if file is not None:
+            actor = await _read_token(Path(file))
+        wanted = f"{_TYPE}{config.requested_token_type}"
+        answer = await self._ask(
+            _EXCHANGE,
+            subject_token=token,
+            subject_token_type=f"{_TYPE}{config.subject_token_type}",
+            actor_token=actor,
+            actor_token_type=None if actor is None else f"{_TYPE}jwt",
+            requested_token_type=wanted,
+            audience=config.audience,
+            scope=scope,
+        )
+        if answer.get("issued_token_type") != wanted:
+            raise TokenRequestFailed("sent a token of another type than the requested one")
+        return _parse_issued(answer)
+
+    async def act_on_behalf(self, token: str, scope: str | None) -> Token:
+        """Exchange the token of a caller as Entra ID does it. Raises TokenDenied and TokenRequestFailed.
+
+        https://learn.microsoft.com/entra/identity-platform/v2-oauth2-on-behalf-of-flow
+        """
+        use = "on_behalf_of"
+        return _parse_issued(await self._ask(_JWT_BEARER, assertion=token, requested_token_use=use, scope=scope))
+
     async def refresh(self, token: Token) -> Token:
         """Return a new token; the old refresh token may be invalid afterwards.
 
@@ -139,19 +171,28 @@ async def fetch_token(endpoint: TokenEndpoint, login: Login, config: OAuth) -> T
         case "cross_app":
             assert config.identity_provider is not None
             assertion = await _ask_identity_provider(config.identity_provider, login, await _read_assertion(config))
+        case "token_exchange" | "on_behalf_of":
+            raise AssertionError("the token of each caller is exchanged, and no login is needed")
     return await endpoint.exchange_assertion(assertion.value, assertion.scope)
 
 
 async def _read_assertion(config: OAuth) -> str:
     """Return the config's assertion. A file is read each time, because its content expires. Raises NoGrant."""
-    text, source = config.assertion or "", "`oauth.assertion`"
     if config.assertion_file is not None:
-        source = f"`{config.assertion_file}`"
-        try:
-            data = await asyncio.to_thread(read_bytes, Path(config.assertion_file), most=_MOST_BYTES)
-        except OSError as exc:
-            raise NoGrant(f"{source} cannot be read: {os_reason(exc)}") from exc
-        text = data.decode("ascii", errors="replace")
+        return await _read_token(Path(config.assertion_file))
+    return _check_token(config.assertion or "", "`oauth.assertion`")
+
+
+async def _read_token(file: Path) -> str:
+    """Return the token in a file. Raises NoGrant."""
+    try:
+        data = await asyncio.to_thread(read_bytes, file, most=_MOST_BYTES)
+    except OSError as exc:
+        raise NoGrant(f"`{file}` cannot be read: {os_reason(exc)}") from exc
+    return _check_token(data.decode("ascii", errors="replace"), f"`{file}`")
+
+
+def _check_token(text: str, source: str) -> str:
     if not is_token(text.strip()):
         raise NoGrant(f"{source} does not contain a token")
     return text.strip()
@@ -209,6 +250,13 @@ def _parse_token(answer: Document, previous: Token | None = None) -> Token:
     now = time.time()
     seconds = _parse_seconds(answer.get("expires_in"))
     return Token(access, now, None if seconds is None else now + seconds, refresh, scope)
+
+
+def _parse_issued(answer: Document) -> Token:
+    """Return a token that was got for another one, which is exchanged again and never refreshed."""
+    if "token_type" not in answer:  # which may be `N_A` for what is no access token (RFC 8693, section 2.2.1)
+        raise TokenRequestFailed("sent a token without a type")
+    return replace(_parse_token(answer), refresh=None)
 
 
 def _parse_assertion(answer: Document, scope: str | None) -> Assertion:

@@ -16,7 +16,7 @@ from msgspec import Raw
 
 from dynamic_mcp.client import Client
 from dynamic_mcp.config.resolved import Remote
-from dynamic_mcp.errors import LoginNeeded
+from dynamic_mcp.errors import LoginNeeded, TokenNeeded
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.identity import Principal
 from dynamic_mcp.mcp import wire
@@ -93,7 +93,7 @@ class LoginOffers:
 
     def explain(self, client: Client, group: GroupView, error: LoginNeeded) -> LoginNeeded:
         """Return the error for this client: only the local user can use the command."""
-        if client.authentication.is_local:
+        if client.authentication.is_local or isinstance(error, TokenNeeded):
             return error
         remote = group.config.upstream
         if self.logins is None or not isinstance(remote, Remote) or remote.login_of != client.principal:

@@ -29,10 +29,14 @@ _FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
 class TokenDenied(Exception):
-    """Raised if the authorization server refuses; `code` is its error code (RFC 6749, section 5.2), if valid."""
+    """Raised if the authorization server refuses; `code` is its error code (RFC 6749, section 5.2), if valid.
 
-    def __init__(self, error: object) -> None:
+    `answer` is the whole answer, which may repeat what was sent.
+    """
+
+    def __init__(self, error: object, answer: Document | None = None) -> None:
         self.code = read_error_code(error)
+        self.answer = answer or {}
         what = f"the error `{self.code}`" if self.code else "an unknown error"
         super().__init__(f"answered with {what}")
 
@@ -86,7 +90,7 @@ async def request_tokens(
     """Return the answer to a token request, unchecked. Raises TokenDenied and TokenRequestFailed."""
     status, answer = await _post(server, endpoint, client, prepare_token_request(grant, "", **params))
     if answer is not None and status < 500 and "error" in answer:
-        raise TokenDenied(answer["error"])
+        raise TokenDenied(answer["error"], answer)
     _check_status(status)
     if answer is None:
         raise TokenRequestFailed("returned no token")

@@ -101,6 +101,13 @@ def check_claims(claims: Mapping[str, object], *, issuer: str, now: float, leewa
     return expires_at + leeway_s
 
 
+def read_expiry(token: str) -> float:
+    """Return when an accepted token expires, in seconds since 1970 and without any leeway."""
+    expires_at = _read_time(parse_token(token).claims, "exp")
+    assert expires_at is not None, "a token without an expiry is not accepted"
+    return expires_at
+
+
 def find_claim(claims: Mapping[str, object], name: str) -> object:
     """Return a claim by its name, or by a path such as `realm_access.roles`; None if it is missing."""
     if name in claims:

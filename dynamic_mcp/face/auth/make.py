@@ -21,6 +21,7 @@ from dynamic_mcp.face.http.authenticator import Authenticator, LocalAuthenticato
 from dynamic_mcp.features.table import FEATURES
 
 if TYPE_CHECKING:
+    from dynamic_mcp.face.auth.kept_tokens import TokenKeeper
     from dynamic_mcp.system.shared_store import SharedStore
 
 # What a provider depends on: its config, its URL and paths, the config file of its tokens, and what else is its own:
@@ -40,14 +41,19 @@ class ProviderPool:
         self._providers: dict[_Key, Provider] = {}
         self._guesses = TokenGuesses(time.monotonic)
 
-    def make_authenticator(self, http: Http, config_file: Path) -> Authenticator:
-        """Return the authenticator for this version. Providers of other versions stay open."""
+    def make_authenticator(self, http: Http, config_file: Path, keeper: TokenKeeper | None = None) -> Authenticator:
+        """Return the authenticator for this version, which has the `keeper` keep the tokens that it accepts.
+
+        Providers of other versions stay open.
+        """
         if not http.auth:
             return LocalAuthenticator()
         for key in self._keys(http, config_file):
             if key not in self._providers:
                 self._providers[key] = _make_provider(key[0], http, config_file, self.shared_store)
         providers = [self._providers[key] for key in self._keys(http, config_file)]
+        if keeper is not None:
+            providers = [keeper.watch(*pair) for pair in zip(http.auth, providers, strict=True)]
         scopes = _required_scopes(http)
         self._guesses.trust(http.forwarders)
         return AuthChain(providers, _make_metadata(http, scopes), scopes=scopes, guesses=self._guesses)

@@ -129,6 +129,7 @@ class HttpFace:
         self._proxy = proxy
         self._options = options
         self._authenticator = authenticator or LocalAuthenticator()
+        self._serve_peer = self._begin_for_peer
         self._now = now or asyncio.get_running_loop().time
         self._guard = BrowserGuard(options)
         self._forwarding = Forwarding(options.forwarders)
@@ -158,6 +159,10 @@ class HttpFace:
         self._cards = _make_cards(options)
         self._modern.configure(options)
 
+    def see_tokens_of_peers(self, *, is_wanted: bool) -> None:
+        """Have the authenticator see requests that replicas pass on, too: a server exchanges the tokens in them."""
+        self._serve_peer = self._authenticate_for_peer if is_wanted else self._begin_for_peer
+
     # --- Handler ---------------------------------------------------------------------------------------
 
     def begin(self, head: RequestHead, exchange: Exchange) -> BodyReceiver | None:
@@ -178,7 +183,7 @@ class HttpFace:
         if route is not None and route.place is ServedEndpoint.HEALTH:
             return status.health(head.method)
         if route is None and self.cluster is not None and path.startswith(PEER_PATH + b"/"):
-            return self._begin_for_peer(self.cluster.receive(head), exchange)
+            return self._serve_peer(self.cluster.receive(head), exchange)
         if route is None or (self._cards is not None and self._cards.is_wanted(head, path)):
             return self._begin_page(head, exchange, path)
         refused = self._guard.check(head)
@@ -238,6 +243,22 @@ class HttpFace:
             return self._go_on(request.authentication, head, exchange, route, None, _DIRECT)
         page = self._find_page(head, path)
         return _not_found() if page is None else self._receive_page(head, exchange, page)
+
+    def _authenticate_for_peer(self, request: PeerRequest | Response, exchange: Exchange) -> BodyReceiver | Response:
+        """Let the authenticator keep the client's own token, whatever it is worth, and then serve the request.
+
+        The signature of a peer is not about this header, so its token is accepted here as that of its own subject.
+        """
+        if isinstance(request, Response):
+            return self._begin_for_peer(request, exchange)
+        outcome = self._authenticator.authenticate(request.head)
+        if not isinstance(outcome, Future):
+            return self._begin_for_peer(request, exchange)
+
+        def go_on(_: Outcome) -> BodyReceiver | None:
+            return self._respond(self._begin_for_peer(request, exchange), request.head, exchange)
+
+        return DeferredRequest(exchange, outcome, go_on, self._options.max_body_bytes)
 
     def _begin_page(self, head: RequestHead, exchange: Exchange, path: bytes) -> BodyReceiver | Response:
         page = self._find_page(head, path)

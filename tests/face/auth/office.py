@@ -13,7 +13,7 @@ from msgspec import structs
 from dynamic_mcp.config.addresses import TcpAddress
 from dynamic_mcp.config.auth import BearerAuth, Forwarded, NamedToken, Provider
 from dynamic_mcp.config.http import Http
-from dynamic_mcp.config.resolved import OAuth, Remote
+from dynamic_mcp.config.resolved import Config, OAuth, Remote
 from dynamic_mcp.features.cluster.config import Cluster
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.host.http_service import HttpService
@@ -55,14 +55,15 @@ class Office:
         )
         self.service = HttpService(self.proxy)
         file = folder / "dynamic-mcp.json"
-        self._config = structs.replace(config_of(*config.values()), file=file, cluster=cluster)
+        self.config = structs.replace(config_of(*config.values()), file=file, cluster=cluster)
         self._port = port
 
-    async def serve(self, *auth: Provider, is_public: bool = True) -> None:
+    async def serve(self, *auth: Provider, is_public: bool = True, config: Config | None = None) -> None:
         """Listen, for clients who say who they are in these ways."""
+        self.config = self.config if config is None else config
         public_url = f"{self.public_url}/mcp" if is_public else None
         http = Http(listen=TcpAddress("127.0.0.1", self._port), public_url=public_url, auth=auth)
-        await self.service.serve(http, self._config)
+        await self.service.serve(http, self.config)
 
     async def close(self) -> None:
         """End everything."""
