@@ -123,7 +123,7 @@ def show_status(context: Invocation, which: Which) -> int:
 
 def read_login_states(config: Config, out: Output) -> dict[str, str]:
     """Return the state of the login of each remote group, by its name."""
-    remote = [each for each in config.groups if isinstance(each.upstream, Remote)]
+    remote = [each for each in config.groups if isinstance(each.upstream, Remote) and each.upstream.may_log_in]
     groups = [_remote_group(each, config, login_command(config.file, each.name), out) for each in remote]
     return {row["group"] or "": row["state"] or "" for row in asyncio.run(_list_rows(groups))}
 
@@ -137,7 +137,7 @@ def _select_groups(context: Invocation, which: Which, *, only_remote: bool = Tru
     else:
         config, name = context.read_config(which), which
         command = partial(login_command, config.file)
-    remote = [each for each in config.groups if isinstance(each.upstream, Remote)]
+    remote = [each for each in config.groups if isinstance(each.upstream, Remote) and each.upstream.may_log_in]
     groups = [_remote_group(each, config, command(each.name), context.out) for each in remote]
     if name is not None and only_remote and not groups:
         raise InvalidArguments(f"group `{name}` needs no login: it is a local program, or its entry is invalid")

@@ -8,7 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from dynamic_mcp.config.resolved import CommandLine, FeatureServer, Program, SkillFolders, Upstream
+from dynamic_mcp.config.resolved import (
+    ApiDocument,
+    CommandLine,
+    FeatureServer,
+    Program,
+    Remote,
+    SkillFolders,
+    Upstream,
+)
 
 # Published packages, and the sources that show it. All were read at the commit of 2026-07-29. Memory 2026.8.31,
 # time 2026.10.19 and git 2026.10.19 were also run with several clients.
@@ -36,11 +44,11 @@ _IN_NODE_MODULES = re.compile(
 def is_client_independent(upstream: Upstream) -> bool:
     """Return whether a server is known to treat all its clients alike.
 
-    A command line program, folders of skills and servers of features always do: only dynamic-mcp presents them as
-    servers.
+    A command line program, a service with an OpenAPI document, folders of skills and servers of features always do:
+    only dynamic-mcp presents them as servers.
     """
     match upstream:
-        case CommandLine() | SkillFolders() | FeatureServer():
+        case CommandLine() | SkillFolders() | FeatureServer() | Remote(api=ApiDocument()):
             return True
         case Program(command=command, args=args):
             return _package_of((command, *args)) in CLIENT_INDEPENDENT

@@ -39,9 +39,12 @@ from dynamic_mcp.config.types import (
     IdleTime,
     Inherited,
     Limit,
+    Names,
     PathText,
+    QueryFields,
     SourceName,
     Strings,
+    Text,
     Url,
     Variables,
     check_names,
@@ -84,7 +87,7 @@ else:
 # The tag of servers. A file cannot set it, since keys with `x-` are ignored.
 _KIND = "x-kind"
 
-_TAGS = {"cli": "cli", "url": "remote", "command": "stdio", "skills": "skills"}
+_TAGS = {"cli": "cli", "openapi": "openapi", "url": "remote", "command": "stdio", "skills": "skills"}
 
 # Other tools have other names for streamable HTTP.
 _RemoteType = Annotated[
@@ -98,6 +101,7 @@ _RemoteType = Annotated[
 _Folders = Annotated[
     tuple[str, ...], Value(check_names, written=list[str], schema={"minItems": 1}, type_name="a list of paths")
 ]
+_URL_TEXT = "The URL of the server. With `openapi`, the default is the one that the document names."
 _Description = Annotated[
     str | None, "What this server is for, in one line. The model reads it to choose a server.", Everyday()
 ]
@@ -189,7 +193,8 @@ class Shared(Section, frozen=True):
         Literal["assist", "strict", "off"] | None,
         "What happens to arguments that do not fit the tool's schema and cannot be corrected: `assist` sends them and"
         " explains the server's error, `strict` refuses the call, `off` sends all arguments as they are. Default:"
-        " assist, but strict for tools whose arguments the config judges, and for command line programs.",
+        " assist, but strict for tools whose arguments the config judges, for command line programs and for services"
+        " with an OpenAPI document.",
     ] = field(default=None, name="validate")
     approve: Annotated[
         Globs | None,
@@ -267,7 +272,7 @@ class ProgramEntry(Launch, frozen=True, kw_only=True, tag_field=_KIND, tag="stdi
 class RemoteEntry(Shared, frozen=True, kw_only=True, tag_field=_KIND, tag="remote"):
     """A server that is reached over HTTP."""
 
-    url: Annotated[Url, "The URL of the server.", Everyday()]
+    url: Annotated[Url, _URL_TEXT, Everyday()]
     type: Annotated[
         _RemoteType | None,
         "`http` is streamable HTTP, also under its other names, `sse` the older transport. Default: detected.",
@@ -286,6 +291,38 @@ class CommandLineEntry(Shared, frozen=True, kw_only=True, tag_field=_KIND, tag="
     cli: Annotated[Cli, "The program, and what of it can be used.", Everyday()]
     description: _Description = None
     sandbox: _Sandbox = None
+
+
+class OpenApiEntry(Shared, frozen=True, kw_only=True, tag_field=_KIND, tag="openapi"):
+    """An HTTP service with an OpenAPI document; its operations are the tools."""
+
+    openapi: Annotated[
+        Text,
+        "The OpenAPI document of a service: a file, relative to the config, or a URL; JSON or YAML.",
+        Everyday(),
+    ]
+    url: Annotated[Url | None, _URL_TEXT, Everyday()] = None
+    include: Annotated[
+        Names,
+        "With `openapi`: the operations that become tools, by `operationId`, as `GET /pets/*`, or by a tag; names or"
+        " globs. Default: all.",
+    ] = ("*",)
+    exclude: Annotated[
+        Globs, "With `openapi`: operations that become none, even if `include` has them. Default: none."
+    ] = ()
+    slashes: Annotated[
+        Globs,
+        "With `openapi`: operations whose path arguments may contain `/`, which is sent as `%2F`, such as those that"
+        " take the path of a file. Default: none.",
+    ] = ()
+    headers: Annotated[Headers, "HTTP headers for every request. Write `${VARIABLE}` for a secret.", Everyday()] = {}
+    query: Annotated[
+        QueryFields,
+        "With `openapi`: parameters in the query of every request, such as a key. Write `${VARIABLE}` for a secret.",
+    ] = {}
+    description: _Description = None
+    effects: _Effects = ToolEffects()
+    oauth: Annotated[OAuth | None, "Settings for servers that need a login."] = None
 
 
 class SkillsEntry(Shared, frozen=True, kw_only=True, tag_field=_KIND, tag="skills"):
@@ -433,7 +470,7 @@ class Settings(Section, frozen=True):
     ] = ()
 
 
-Server = ProgramEntry | RemoteEntry | CommandLineEntry | SkillsEntry
+Server = ProgramEntry | RemoteEntry | CommandLineEntry | OpenApiEntry | SkillsEntry
 _KINDS = TaggedUnion(
     kind,
     key="type",

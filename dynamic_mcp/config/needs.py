@@ -25,7 +25,9 @@ _TEXTS = (
     "url",
     "headers",
     "oauth",
+    "query",
     "cli",
+    "openapi",
     "skills",
 )
 

@@ -20,10 +20,11 @@ from dynamic_mcp.errors import ConfigError, closest
 
 _KIND_HINT = (
     "a server has either `command`, if it is a program, or `url`, if it is remote, `cli`, if it is a command line"
-    " program that is no MCP server, or `skills`, if it is folders of skills"
+    " program that is no MCP server, `openapi`, if it is a service with an OpenAPI document, or `skills`, if it is"
+    " folders of skills"
 )
 # For each tag of a section in `form`, the field that makes a server this kind.
-_KIND_FIELDS = {"stdio": "command", "remote": "url", "cli": "cli", "skills": "skills"}
+_KIND_FIELDS = {"stdio": "command", "remote": "url", "cli": "cli", "openapi": "openapi", "skills": "skills"}
 _MOST_FIELDS = 10
 _MESSAGES = {
     "string_type": "must be a string",
@@ -106,7 +107,7 @@ def _unknown_field(keys: Keys) -> Problem:
     name = str(keys[-1])
     names = _field_names(_section(keys[:-1]))
     message, hint = "is an unknown field", _suggest_fields(name, names)
-    kinds = (form.ProgramEntry, form.RemoteEntry, form.CommandLineEntry, form.SkillsEntry)
+    kinds = (form.ProgramEntry, form.RemoteEntry, form.CommandLineEntry, form.OpenApiEntry, form.SkillsEntry)
     if len(keys) == 4 and keys[0] == "mcpServers" and any(name in _field_names(kind) for kind in kinds):
         if name in _KIND_FIELDS.values():
             message, hint = f"cannot stand beside `{_KIND_FIELDS[str(keys[2])]}`", _KIND_HINT

@@ -340,6 +340,8 @@ def _effects(server: form.Server) -> ToolEffects:
         return ToolEffects(trusts_annotations=True)
     if isinstance(server, form.SkillsEntry):  # it has no tools
         return ToolEffects()
+    if isinstance(server, form.OpenApiEntry):  # its annotations are made by us, from the methods
+        return replace(server.effects, trusts_annotations=True)
     return replace(server.effects, trusts_annotations=server.trust_annotations)
 
 
@@ -366,6 +368,8 @@ def _pinning(name: str, server: form.Server, settings: form.Settings) -> Pinning
             written = [command, *args]
         case form.RemoteEntry(url=url):
             written = [url]
+        case form.OpenApiEntry(openapi=document, url=url):
+            written = [document, url or ""]
         case form.CommandLineEntry(cli=cli):
             written = [cli.use, cli.command or ""]
         case form.SkillsEntry(skills=folders):
@@ -398,9 +402,10 @@ def _answers(server: form.Shared, defaults: form.Defaults) -> CallHandling:
 
 
 def _validate(server: form.Shared, defaults: form.Defaults) -> Validation | None:
-    """Return how invalid arguments are handled. Those of a command line program are checked only by us."""
+    """Return how invalid arguments are handled. Those of what knows no MCP are checked by us."""
     own = defaults.validate_ if server.validate_ is None else server.validate_
-    return "strict" if own is None and isinstance(server, form.CommandLineEntry) else own
+    is_own = isinstance(server, form.CommandLineEntry | form.OpenApiEntry)
+    return "strict" if own is None and is_own else own
 
 
 def _first(value: T | None, shared: T | None, *, default: T) -> T:

@@ -330,11 +330,31 @@ class OAuth(Section, Private, frozen=True):
         return self.grant in ("token_exchange", "on_behalf_of")
 
 
+class ApiDocument(Struct, frozen=True):
+    """An OpenAPI document, whose operations are tools: a file, with a digest of its content, or a URL.
+
+    `base_url` is empty if only the document at the URL says where the service is; the service is then on the same
+    origin. `has_login` is whether the config says how to log in.
+    """
+
+    location: str
+    digest: str = ""
+    base_url: str = ""
+    include: tuple[str, ...] = ("*",)
+    exclude: tuple[str, ...] = ()
+    slashes: tuple[str, ...] = ()
+    has_login: bool = False
+
+    def __repr__(self) -> str:  # a URL may have a password or a key
+        return f"ApiDocument(include={self.include!r}, exclude={self.exclude!r})"
+
+
 class Remote(Private, frozen=True):
     """A server to connect to; `kind` None means that the transport detects it.
 
     `login_of` is the principal whose login is used; None is the login made by commands, which all users share.
-    `lookups` and `looked_up` are as in `Program`.
+    `lookups` and `looked_up` are as in `Program`. With an `api` it is an HTTP service that knows no MCP, and gets
+    `query` with each request.
     """
 
     shown: ClassVar = ("kind", "oauth")
@@ -345,11 +365,20 @@ class Remote(Private, frozen=True):
     login_of: Principal | None = None
     lookups: "SecretLookups | None" = None
     looked_up: tuple[str, ...] = ()
+    query: Mapping[str, str] = {}
+    api: ApiDocument | None = None
+
+    @property
+    def may_log_in(self) -> bool:
+        """Return whether there can be a login: an HTTP service has one only if the config says so."""
+        return self.api is None or self.api.has_login
 
     @property
     def has_own_authorization(self) -> bool:
         """Return whether the config sets an Authorization header, so that no login is needed."""
-        return any(name.lower() == "authorization" and value.strip() for name, value in self.headers.items())
+        return not self.may_log_in or any(
+            name.lower() == "authorization" and value.strip() for name, value in self.headers.items()
+        )
 
 
 class Broken(Struct, frozen=True):

@@ -101,7 +101,7 @@ class SecretLookup(Struct, frozen=True):
 class TextWithSecrets(Struct, frozen=True):
     """A text with secrets: its place, and its parts, which are by turns literal and a reference."""
 
-    place: Literal["env", "args", "headers"]
+    place: Literal["env", "args", "headers", "query"]
     key: str | int
     parts: tuple[str, ...]
 
@@ -151,4 +151,4 @@ def _fill(word: str, asked: str, field: str) -> str:
 
 
 def _place(at: Keys, parts: tuple[str, ...]) -> TextWithSecrets:
-    return TextWithSecrets(cast('Literal["env", "args", "headers"]', at[-2]), at[-1], parts)
+    return TextWithSecrets(cast('Literal["env", "args", "headers", "query"]', at[-2]), at[-1], parts)

@@ -78,11 +78,15 @@ def find_secrets(server: Mapping[str, object]) -> Iterator[Secret]:
     for name, value in _strings(server.get("env")):
         yield from _find_named(("env", name), value, name, is_secret=is_secret_name(name))
     yield from _find_in_args(server.get("args"))
-    for field in ("command", "url"):
+    for field in ("command", "url", "openapi"):
         if isinstance(text := server.get(field), str):
             yield from _find_forms((field,), text, "token")
     for name, value in _strings(server.get("headers")):
         yield from _find_named(("headers", name), value, name, is_secret=_is_secret_header(name))
+    for name, value in _strings(server.get("query")):
+        yield from _find_named(
+            ("query", name), value, name, is_secret=is_secret_name(name) or _QUERY_NAME.search(name) is not None
+        )
     yield from _find_in_oauth(("oauth",), server.get("oauth"))
 
 

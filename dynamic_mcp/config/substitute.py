@@ -168,7 +168,7 @@ class Substitution:
         if may_look_up:
             self.lookups[at] = tuple(parts)
         else:
-            self.fail(at, f"`${{{parts[1]}}}` can only be in `env`, `args` and `headers` of a server")
+            self.fail(at, f"`${{{parts[1]}}}` can only be in `env`, `args`, `headers` and `query` of a server")
         return "".join(f"${{{part}}}" if number % 2 else part for number, part in enumerate(parts))
 
     def fill_optional(self, at: Keys, text: str | None) -> str | None:

@@ -30,6 +30,7 @@ VARIABLE_NAME = r"^[^=\x00]+$"
 _SOURCE_NAME = r"^[a-z][a-z0-9_-]*$"
 # These have a meaning of their own, here or in the configs of other programs.
 _TAKEN_NAMES = ("credential", "keyring", "env", "input")
+QUERY_NAME = r"^[^\x00-\x20]+$"
 HEADER_NAME = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"
 
 # --- durations, sizes, rates ----------------------------------------------------------------------------------------
@@ -276,6 +277,10 @@ def check_headers(fields: Mapping[str, str]) -> Mapping[str, str]:
     return _check_keys(fields, HEADER_NAME, "the name of a header must consist of letters, digits and hyphens")
 
 
+def _check_query_fields(fields: Mapping[str, str]) -> Mapping[str, str]:
+    return _check_keys(fields, QUERY_NAME, "the name of a parameter must not be empty")
+
+
 def _check_keys(values: Mapping[str, str], pattern: str, message: str) -> Mapping[str, str]:
     for name in values:
         if not re.fullmatch(pattern, name):
@@ -388,6 +393,15 @@ Variables = Annotated[
         _check_variables,
         written=dict[str, str],
         schema={"propertyNames": {"pattern": VARIABLE_NAME}},
+        type_name="texts by name",
+    ),
+]
+QueryFields = Annotated[
+    Mapping[str, str],
+    Value(
+        _check_query_fields,
+        written=dict[str, str],
+        schema={"propertyNames": {"pattern": QUERY_NAME}},
         type_name="texts by name",
     ),
 ]

@@ -65,6 +65,13 @@ def resolve_upstream(
             resolved = resolve_command_line((*at, "cli"), server.cli, texts=texts, surroundings=surroundings)
             if resolved is not None:
                 resolved = _confine(resolved, at, server.sandbox, settings, texts=texts, surroundings=surroundings)
+        case form.OpenApiEntry():
+            from dynamic_mcp.config.openapi import resolve_api  # with the first of them: it may read the document
+
+            resolved = resolve_api(at, server, texts=texts, surroundings=surroundings)
+            if resolved is not None and server.oauth is not None:
+                oauth = _resolve_oauth(at, server.oauth, settings, texts=texts, surroundings=surroundings)
+                resolved = replace(resolved, oauth=oauth)
         case form.SkillsEntry():
             resolved = _resolve_folders((*at, "skills"), server, texts=texts, surroundings=surroundings)
     if texts.lookups and isinstance(resolved, Program | Remote):
@@ -74,11 +81,16 @@ def resolve_upstream(
 
 
 def env_files(server: form.Server, defaults: form.Defaults, surroundings: Surroundings) -> list[Path]:
-    """Return the env files of a server, or the file of its pack, including missing ones."""
+    """Return the env files of a server, or the file of its pack or document, including missing ones."""
     if isinstance(server, form.CommandLineEntry):
         from dynamic_mcp.config.command_line import pack_file  # as above
 
         file = pack_file(expand(server.cli.use, surroundings.all_variables()).text, surroundings)
+        return [] if file is None else [file]
+    if isinstance(server, form.OpenApiEntry):
+        from dynamic_mcp.config.openapi import document_file  # as above
+
+        file = document_file(server.openapi, surroundings.all_variables(), surroundings)
         return [] if file is None else [file]
     if not isinstance(server, form.ProgramEntry):
         return []
@@ -234,14 +246,14 @@ def _resolve_remote(
         kind=server.type,
         url=texts.fill_url((*at, "url"), server.url),
         headers={name: texts.fill_header((*at, "headers", name), text) for name, text in headers},
-        oauth=_resolve_oauth(at, server, settings, texts=texts, surroundings=surroundings),
+        oauth=_resolve_oauth(at, server.oauth, settings, texts=texts, surroundings=surroundings),
     )
 
 
 def _resolve_oauth(
-    at: Keys, server: form.RemoteEntry, settings: form.Settings, *, texts: Substitution, surroundings: Surroundings
+    at: Keys, own: OAuth, settings: form.Settings, *, texts: Substitution, surroundings: Surroundings
 ) -> OAuth:
-    own, inside = server.oauth, (*at, "oauth")
+    inside = (*at, "oauth")
 
     def filled(name: str) -> str | None:
         return texts.fill_optional((*inside, name), getattr(own, name))

@@ -13,19 +13,30 @@ from dynamic_mcp.config.access import Profile
 from dynamic_mcp.config.keys import format_path
 from dynamic_mcp.config.old_names import Renaming
 from dynamic_mcp.config.read import list_disabled, read, read_document
-from dynamic_mcp.config.resolved import Broken, CommandLine, Config, GroupConfig, Program, Remote, SkillFolders
+from dynamic_mcp.config.resolved import (
+    ApiDocument,
+    Broken,
+    CommandLine,
+    Config,
+    GroupConfig,
+    Program,
+    Remote,
+    SkillFolders,
+)
 from dynamic_mcp.config.secret_programs import SecretLookups
 from dynamic_mcp.config.secrets import plain_secrets
 from dynamic_mcp.doctor.exchanges import check_exchange_settings
 from dynamic_mcp.doctor.findings import Finding, Level, config_error
 from dynamic_mcp.errors import ConfigError, closest
 from dynamic_mcp.system import acl, paths
+from dynamic_mcp.system.file_reader import read_bytes
 from dynamic_mcp.system.programs import find_program
 from dynamic_mcp.system.shell import quote
-from dynamic_mcp.system.text import pluralize
+from dynamic_mcp.system.text import os_reason, pluralize
 from dynamic_mcp.upstream.mask import mask_of
 
 _MOST_NAMES = 10
+_MOST_REASONS, _MOST_NAMED = 20, 3
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _OTHERS_READ = stat.S_IRGRP | stat.S_IROTH
 
@@ -166,6 +177,8 @@ def _check_upstream(group: GroupConfig, environment: Mapping[str, str]) -> Itera
             yield config_error(f"mcpServers.{group.name}.cwd", f"the directory `{cwd}` does not exist")
         case Program() as program:
             yield from _check_command(f"mcpServers.{group.name}.command", program)
+        case Remote(api=ApiDocument() as api) as remote:
+            yield from _check_api(f"mcpServers.{group.name}", remote, api)
         case SkillFolders() as folders:
             yield from _check_folders(f"mcpServers.{group.name}.skills", folders)
         case CommandLine() as program:
@@ -186,6 +199,33 @@ def _check_lookups(where: str, lookups: SecretLookups, environment: Mapping[str,
     for program, reference in missing.items():
         why = f"the program `{program}`, which knows `${{{reference}}}`, was not found on the `PATH`"
         yield config_error(where, why, "install it, or give its full path in `settings.secrets`")
+
+
+def _check_api(where: str, remote: Remote, api: ApiDocument) -> Iterator[Finding]:
+    """Report what of a document in a file becomes tools. One at a URL is read when the server connects."""
+    from dynamic_mcp.config.openapi import make_selection  # with the first of them
+    from dynamic_mcp.openapi.document import MAX_BYTES, is_url
+    from dynamic_mcp.openapi.service import BadService, read_service, shown_location
+
+    if is_url(api.location):
+        what = f"the document is read from `{shown_location(api.location)}` when the server connects"
+        yield Finding(Level.NOTE, f"{where}.openapi", what, "`dynamic-mcp doctor -v` says what becomes of it")
+        return
+    try:
+        service = read_service(read_bytes(Path(api.location), most=MAX_BYTES), make_selection(remote, api))
+    except OSError as exc:
+        yield config_error(f"{where}.openapi", f"`{api.location}` cannot be read: {os_reason(exc)}")
+        return
+    except BadService as exc:
+        yield config_error(f"{where}.openapi", str(exc), exc.hint)
+        return
+    yield Finding(Level.OK if service.tools else Level.WARNING, f"{where}.openapi", service.summarize())
+    for reason in service.list_reasons()[:_MOST_REASONS]:
+        yield Finding(Level.NOTE, f"{where}.openapi", f"left out: {reason}")
+    for what, tools in service.find_unfilled().items():
+        names = ", ".join(f"`{each}`" for each in tools[:_MOST_NAMED])
+        more = f" and {len(tools) - _MOST_NAMED} more" if len(tools) > _MOST_NAMED else ""
+        yield Finding(Level.WARNING, where, f"{names}{more} need {what}, which the config does not set")
 
 
 def _check_folders(where: str, folders: SkillFolders) -> Iterator[Finding]:

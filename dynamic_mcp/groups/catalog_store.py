@@ -119,6 +119,8 @@ def key(config: GroupConfig) -> str:
         case Remote() as remote:
             login = (remote.oauth.client_id, remote.oauth.scopes) if remote.oauth else None
             what = ["remote", remote.kind, remote.url, sorted(remote.headers.items()), login, *_person(remote)]
+            if remote.api is not None:
+                what = ["api", what, sorted(remote.query.items()), remote.api]
         case CommandLine() as line:
             what = ["command line", line.command, line.pack, line.commands, bool(line.roots)]
         case SkillFolders(folders=folders):

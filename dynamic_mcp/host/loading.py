@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from importlib import import_module
 
 import dynamic_mcp
-from dynamic_mcp.config.resolved import Config, FeatureServer, Remote, SkillFolders
+from dynamic_mcp.config.resolved import Config, FeatureServer, GroupConfig, Remote, SkillFolders
 from dynamic_mcp.errors import Upgraded
 from dynamic_mcp.features.table import FEATURES
 
@@ -17,8 +17,8 @@ log = logging.getLogger("dynamic_mcp")
 
 # Modules for serving, also with another version of the config.
 _ROOMS = (
-    "config", "embeddings", "face", "groups", "host", "mcp", "middleware", "oauth", "observe", "packs", "policy",
-    "proxy", "search", "session", "system", "tools", "upstream", "web",
+    "config", "embeddings", "face", "groups", "host", "mcp", "middleware", "oauth", "observe", "openapi", "packs",
+    "policy", "proxy", "search", "session", "system", "tools", "upstream", "web",
 )  # fmt: skip
 # Third-party packages that only functions of these packages import.
 _PACKAGES = ("dotenv", "jsonpath_ng.ext.parser", "jsonschema_rs", "re2", "Stemmer")
@@ -32,6 +32,7 @@ _FOR_HTTP = ("dynamic_mcp.face.auth", "dynamic_mcp.face.http", "dynamic_mcp.host
 _FOR_LOGINS = tuple(f"dynamic_mcp.oauth.{name}" for name in ("discovery", "login", "registration", "tokens"))
 # These import authlib, cryptography and joserfc. Logins to servers may need them too.
 _FOR_TOKENS = ("dynamic_mcp.web.endpoints", "dynamic_mcp.web.jwk")
+_FOR_DOCUMENTS = ("dynamic_mcp.config.openapi", "dynamic_mcp.openapi", "dynamic_mcp.upstream.openapi")
 # These import pydantic, and describe the errors of an invalid config.
 _FOR_ERRORS = ("dynamic_mcp.config.model", "dynamic_mcp.config.problems", "dynamic_mcp.config.schema")
 
@@ -54,8 +55,13 @@ async def load_modules(config: Config, *, serves_http: bool, can_hand_over: bool
 def list_modules(config: Config, *, serves_http: bool, can_hand_over: bool) -> Iterator[str]:
     """Yield the names of the modules that serving this config may need."""
     yield from _PACKAGES
-    if not can_hand_over or any(isinstance(group.upstream, SkillFolders | FeatureServer) for group in config.groups):
-        yield "ruamel.yaml"  # the front matter of skills
+    has_documents = any(_is_api(group) for group in config.groups)
+    if (
+        not can_hand_over
+        or has_documents
+        or any(isinstance(group.upstream, SkillFolders | FeatureServer) for group in config.groups)
+    ):
+        yield "ruamel.yaml"  # the front matter of skills, and documents
     unwanted: tuple[str, ...] = _OPTIONAL
     if can_hand_over:
         unwanted += _FOR_ERRORS
@@ -70,6 +76,8 @@ def list_modules(config: Config, *, serves_http: bool, can_hand_over: bool) -> I
         yield "authlib.oauth2.rfc7523"
     else:
         unwanted += _FOR_TOKENS
+    if can_hand_over and not has_documents:
+        unwanted += _FOR_DOCUMENTS
     for room in _ROOMS:
         yield from _walk_room(room, unwanted)
     for feature in FEATURES:
@@ -81,6 +89,10 @@ def list_modules(config: Config, *, serves_http: bool, can_hand_over: bool) -> I
             shares = getattr(config.cluster, "store", None) is not None
             without = (*_OF_COMMANDS, *_OF_THE_PAGE, *(() if shares else feature.store_modules))
             yield from _walk_room(room, tuple(f"dynamic_mcp.{room}.{part}" for part in without))
+
+
+def _is_api(group: GroupConfig) -> bool:
+    return isinstance(group.upstream, Remote) and group.upstream.api is not None
 
 
 def _walk_room(room: str, unwanted: tuple[str, ...]) -> Iterator[str]:

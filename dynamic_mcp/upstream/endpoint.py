@@ -75,8 +75,10 @@ class HttpEndpoint:
         *,
         connect_s: float,
         authorization: ServerCredentials | None = None,
+        keeps_cookies: bool = True,
     ) -> None:
         self.group = group
+        self._keeps_cookies = keeps_cookies
         try:
             self.url = request_url(remote.url)
             self._connections = create_pool(remote.url)
@@ -160,7 +162,11 @@ class HttpEndpoint:
 
     def excerpt(self, body: bytes) -> str:
         """Return the beginning of a body, masked and printable."""
-        return http_errors.excerpt(body, lambda text: mask_secrets([self._secret])(self._mask(text)))
+        return http_errors.excerpt(body, self.mask)
+
+    def mask(self, text: str) -> str:
+        """Return a text without the secrets of the config and the login."""
+        return mask_secrets([self._secret])(self._mask(text))
 
     # --- sending -----------------------------------------------------------------------------------------
 
@@ -191,7 +197,9 @@ class HttpEndpoint:
             self._cookies.set_cookie_header(request)
         response = await self._connections.handle_async_request(request)
         response.request = request
-        if "set-cookie" in response.headers:  # load balancers use them to keep a session at one server
+        if (
+            self._keeps_cookies and "set-cookie" in response.headers
+        ):  # load balancers use them to keep a session at one server
             self._cookies.extract_cookies(response)
         return response
 

@@ -139,7 +139,8 @@ def _fill(upstream: Program | Remote, lookups: SecretLookups, secrets: Mapping[s
     values = tuple(secrets.values())
     if isinstance(upstream, Remote):
         headers = {name: texts.get(("headers", name), value) for name, value in upstream.headers.items()}
-        return replace(upstream, headers=headers, looked_up=values)
+        query = {name: texts.get(("query", name), value) for name, value in upstream.query.items()}
+        return replace(upstream, headers=headers, query=query, looked_up=values)
     return replace(
         upstream,
         args=tuple(texts.get(("args", i), arg) for i, arg in enumerate(upstream.args)),

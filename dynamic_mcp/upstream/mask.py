@@ -43,6 +43,7 @@ def _entry_of(upstream: Program | Remote | CommandLine | SkillFolders | FeatureS
     return {
         "url": upstream.url,
         "headers": upstream.headers,
+        "query": upstream.query,
         "oauth": {
             "client_secret": oauth.client_secret,
             "assertion": oauth.assertion,

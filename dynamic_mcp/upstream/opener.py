@@ -12,6 +12,7 @@ from msgspec import Struct, structs
 
 from dynamic_mcp.client import ClientInfo
 from dynamic_mcp.config.resolved import (
+    ApiDocument,
     Broken,
     CommandLine,
     FeatureServer,
@@ -91,6 +92,8 @@ async def open_link(
                 config.name,
                 partial(_open_program, config, program, listener, hello, lacks, is_modern_first=is_modern_first),
             )
+        case Remote(api=ApiDocument() as api) as remote:
+            return await _open_api(config, remote, api, listener, hello, lacks, logins=logins)
         case Remote() as remote:
             opened_logins = logins()
             authorization = None if opened_logins is None else opened_logins.authorization(config.name, remote)
@@ -176,6 +179,25 @@ async def _open_feature(
     )
 
 
+async def _open_api(
+    config: GroupConfig,
+    remote: Remote,
+    api: ApiDocument,
+    listener: LinkOwner,
+    hello: ClientInfo,
+    lacks: Era | None,
+    *,
+    logins: Callable[[], Logins | None],
+) -> Opened:
+    """Open a link to an HTTP service, which is turned into a server here and is the same in both eras."""
+    await asyncio.to_thread(import_module, "dynamic_mcp.upstream.openapi.transport")  # with the first of them
+    from dynamic_mcp.upstream.openapi.transport import ApiTransport
+
+    opened_logins = logins() if api.has_login else None
+    authorization = None if opened_logins is None else opened_logins.authorization(config.name, remote)
+    return await _greet_own(config, ApiTransport(config, remote, api, authorization), listener, hello, lacks)
+
+
 async def _open_command_line(
     config: GroupConfig, line: CommandLine, listener: LinkOwner, hello: ClientInfo, lacks: Era | None
 ) -> Opened:
@@ -192,6 +214,7 @@ async def _greet_own(
     assert not isinstance(config.upstream, Broken)
     link = Link(config.name, transport, listener, mask_of(config.upstream))
     transport.receive, transport.lost = link.receive, link.lose
+    transport.fail, transport.left_s = link.fail_request, link.left_s
     try:
         await transport.start()
         return link, lacking(lacks, await initialize(link, hello, config))

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
-from dynamic_mcp.errors import INTERNAL_ERROR, METHOD_NOT_FOUND, LinkLost, NotSent
+from dynamic_mcp.errors import INTERNAL_ERROR, METHOD_NOT_FOUND, DynamicMcpError, LinkLost, NotSent
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.observe.log_output import group_logger
@@ -24,13 +24,16 @@ _TIMES_AS_LONG = 20
 class OwnTransport:
     """Answers each request of one link in a task, which the link may cancel.
 
-    Set `receive`, which receives each line, and `lost`, before `start`.
+    Set `receive`, which receives each line, `lost`, `fail`, which fails a request by its id, and `left_s`, which
+    returns the seconds that a request has left, before `start`.
     """
 
     def __init__(self, group: str, log: logging.Logger) -> None:
         self.group = group
         self.receive: Callable[[bytes], None]
         self.lost: Callable[[LinkLost], None]
+        self.fail: Callable[[bytes, DynamicMcpError], None]
+        self.left_s: Callable[[bytes], float]
         self._logger = group_logger(log, group)
         self._tasks = TaskSet(self._logger)
         self._running: dict[bytes, asyncio.Task[None]] = {}
@@ -82,6 +85,9 @@ class OwnTransport:
     async def _answer(self, frame: Frame) -> None:
         try:
             answer = await self._find_answer(frame)
+        except DynamicMcpError as exc:
+            self.fail(bytes(frame.id), exc)
+            return
         except Exception:
             self._logger.exception("group %s: a bug: %s fails", self.group, frame.method)
             answer = wire.error_frame(INTERNAL_ERROR, "internal error of the proxy")

@@ -73,7 +73,8 @@ def test_elsewhere_the_server_fails_with_the_reason(read_config: ReadConfig, fie
     program = program_of(read_config, **{field: "${op:op://v/i/f}"})
 
     assert isinstance(program, Broken)
-    assert f"mcpServers.a.{field}: `${{op:op://v/i/f}}` can only be in `env`, `args` and `headers`" in program.reason
+    where = "can only be in `env`, `args`, `headers` and `query`"
+    assert f"mcpServers.a.{field}: `${{op:op://v/i/f}}` {where}" in program.reason
 
 
 def test_a_value_with_the_mark_of_a_reference_in_it_is_refused(read_config: ReadConfig) -> None:

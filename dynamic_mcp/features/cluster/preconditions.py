@@ -25,7 +25,7 @@ _FILE_OF_STORE = re.compile(r"[?&]ssl_\w+=(?!/|%2F|\$)")
 _FETCHERS = ("npx", "uvx", "bunx", "pipx")
 # What is a path in a config, by the keys that lead to it; `*` is any key.
 _PATHS: tuple[Keys, ...] = (
-    *(("mcpServers", "*", key) for key in ("cwd", "skills")),
+    *(("mcpServers", "*", key) for key in ("cwd", "openapi", "skills")),
     *(("mcpServers", "*", "oauth", key) for key in ("assertion_file", "private_key_file")),
     *(("mcpServers", "*", "cli", *keys) for keys in (("use",), ("cwd", "roots"))),
     ("settings", "defaults", "cwd"),

@@ -42,6 +42,9 @@ class Identity:
 
 def identify(entry: Mapping[str, object], home: str) -> Identity:
     """Return the identity of an entry: `npx -y pkg@latest` is `npx pkg`, and so is `cmd /c npx pkg`."""
+    document = entry.get("openapi")
+    if isinstance(document, str):
+        return Identity(("openapi", document, str(entry.get("url", ""))))
     url = entry.get("url")
     if isinstance(url, str):
         return Identity(("url", _canonicalize(url)))

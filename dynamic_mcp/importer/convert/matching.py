@@ -13,7 +13,7 @@ from dynamic_mcp.system.text import replace_unprintable
 
 INHERIT_ENV = "inherit_env"
 # The fields that select the program or URL; an import replaces them together.
-STARTING_FIELDS = ("command", "args", "env", "env_file", "cwd", "url", "type", "headers", "cli", "skills")
+STARTING_FIELDS = ("command", "args", "env", "env_file", "cwd", "url", "type", "headers", "cli", "openapi", "skills")
 _BRIDGE_FIELDS = ("url", "type", "headers", "command", "args", "env", "cwd")
 # The user's settings: an import does not change them in an existing entry.
 _USER_FIELDS = ("description", INHERIT_ENV)

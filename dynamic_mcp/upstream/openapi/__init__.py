@@ -1,0 +1,1 @@
+"""HTTP services as upstreams: the operations of their OpenAPI document are tools."""
