@@ -19,7 +19,7 @@ Json = dict[str, Any]  # Any: JSON
 
 MAX_BYTES = 32 << 20
 # Of YAML, whose aliases can make gigabytes of a few lines.
-_MAX_PARTS = 2_000_000
+_MAX_PARTS = 1_000_000
 _MAX_NESTING = 150
 _MAX_REFERENCES = 50
 _VERSION = re.compile(r"3\.[01](?:\.|$)")
@@ -108,9 +108,12 @@ def read_servers(data: bytes) -> list[Json]:
     """Return the `servers` of a document, as far as possible without reading the rest. Raises BadDocument."""
     if _is_json(data):
         try:
-            found = msgspec.json.decode(data, type=_Servers).servers
+            head = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"), type=_Head)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
             raise BadDocument(f"is no OpenAPI document: {one_line(str(exc), 200)}") from None
+        found = head.servers
+        if not found and head.openapi is None:
+            _check_version({"swagger": head.swagger} if head.swagger is not None else {})
     else:
         block = _SERVERS.search(data.decode("utf-8", "replace"))
         found = (_read_yaml(block[0].encode()) if block else _read_tree(data)).get("servers")
@@ -142,8 +145,10 @@ def find_base_url(servers: list[Json], location: str) -> str:
     return url
 
 
-class _Servers(msgspec.Struct):
+class _Head(msgspec.Struct):
     servers: Any = None  # Any: JSON
+    openapi: Any = None
+    swagger: Any = None
 
 
 def _check_version(tree: Json) -> str:

@@ -146,11 +146,10 @@ class SchemaWriter:
     def _write_keywords(self, source: Json, *, depth: int, is_part: bool) -> Json:
         found = self._copy_plain(source)
         # a plain `oneOf` or `anyOf` has members that can close themselves
-        shares = "allOf" in source or ("properties" in source and any(key in source for key in (*_COMBINING, "if")))
-        for key in _COMBINING:
-            if isinstance(members := source.get(key), list) and members:
-                is_shared = is_part or shares
-                found[key] = [self.write(each, depth=depth + 1, is_part=is_shared) for each in members]
+        choices = {key: each for key in _COMBINING if isinstance(each := source.get(key), list) and each}
+        shares = "allOf" in choices or ("properties" in source and bool(choices or "if" in source))
+        for key, members in choices.items():
+            found[key] = [self.write(each, depth=depth + 1, is_part=is_part or shares) for each in members]
         if isinstance(properties := source.get("properties"), dict):
             written = {
                 str(name): self.write(each, depth=depth + 1)

@@ -123,6 +123,7 @@ class LeftOut(Struct, frozen=True):
     where: str
     why: str
     is_whole: bool = True
+    id: str = ""
 
 
 class SecurityScheme(Struct, frozen=True):
@@ -209,7 +210,8 @@ class _Reader:
                 try:
                     yield self._read_operation(path, method, item)
                 except (BadReference, _Refusal) as exc:
-                    self.left_out.append(LeftOut(where, str(exc)))
+                    id = str(item[method].get("operationId") or "")
+                    self.left_out.append(LeftOut(where, str(exc), id=id))
                 except RecursionError:
                     self.left_out.append(LeftOut(where, "it is nested too deeply"))
 

@@ -40,7 +40,7 @@ def _matches(operation: Operation, glob: str) -> bool:
 
 def _explain(operations: Sequence[Operation], left_out: Sequence[LeftOut], entry: str) -> str:
     for each in left_out:
-        if each.where.lower() == entry.lower():
+        if each.is_whole and (each.where.lower() == entry.lower() or each.id == entry):
             return f"`{entry}` is left out: {each.why}"
     names = [name for each in operations for name in (each.tool, each.where, *each.tags)]
     near = [f"`{each}`" for each in closest(entry, list(dict.fromkeys(names)))]

@@ -146,7 +146,7 @@ def choose_base_url(servers: object, location: str) -> str:
     its author does not know.
     """
     written = [each for each in servers if isinstance(each, dict)] if isinstance(servers, list) else []
-    url = find_base_url(cast("list[Json]", written), location if is_url(location) else "")
+    url = find_base_url(cast("list[Json]", written), _without_user(location) if is_url(location) else "")
     hint = f"set `url` to `{url}` if that is the service"
     if is_url(location):
         if not is_same_origin(url, location):
@@ -173,6 +173,11 @@ def _may_be_named(url: str) -> bool:
         is_number = host.rstrip(".").rpartition(".")[2].isdigit() or host.startswith("0x")
         return parts.scheme == "https" and not is_number
     return address.is_loopback or (parts.scheme == "https" and address.is_global)
+
+
+def _without_user(url: str) -> str:
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 def shown_location(location: str) -> str:

@@ -10,6 +10,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx2
 from msgspec.structs import replace
@@ -73,9 +74,18 @@ class ApiTransport(OwnTransport):
         try:
             self._service = await asyncio.to_thread(read_service, data, make_selection(self._remote, self._api))
         except BadService as exc:
-            raise Unreachable(self.group, str(exc), hint=exc.hint) from exc
+            raise Unreachable(self.group, str(exc), hint=exc.hint, final=not is_url(self._api.location)) from exc
         self._log_service()
-        self._endpoint = self._create_endpoint(replace(self._remote, url=self._service.base_url))
+        self._endpoint = self._create_endpoint(replace(self._remote, url=self._base_url()))
+
+    def _base_url(self) -> str:
+        """Return the URL of the service, with the name and the password in that of the document, if there are any."""
+        url = self._service.base_url
+        user, at, _ = urlsplit(self._remote.url).netloc.rpartition("@")
+        if not at or "@" in urlsplit(url).netloc or not is_same_origin(url, self._remote.url):
+            return url
+        parts = urlsplit(url)
+        return parts._replace(netloc=f"{user}@{parts.netloc}").geturl()
 
     def _log_service(self) -> None:
         """Write what becomes of the document where `doctor` and `logs` show what servers say."""
