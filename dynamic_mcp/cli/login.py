@@ -140,7 +140,8 @@ def _select_groups(context: Invocation, which: Which, *, only_remote: bool = Tru
     remote = [each for each in config.groups if isinstance(each.upstream, Remote) and each.upstream.may_log_in]
     groups = [_remote_group(each, config, command(each.name), context.out) for each in remote]
     if name is not None and only_remote and not groups:
-        raise InvalidArguments(f"group `{name}` needs no login: it is a local program, or its entry is invalid")
+        why = "it is a local program or a service without `oauth`, or its entry is invalid"
+        raise InvalidArguments(f"group `{name}` needs no login: {why}")
     return groups
 
 

@@ -69,7 +69,7 @@ def list_modules(config: Config, *, serves_http: bool, can_hand_over: bool) -> I
         yield "cryptography.hazmat.primitives.ciphers.aead"
     else:
         unwanted += _FOR_HTTP
-    has_remote = any(isinstance(group.upstream, Remote) for group in config.groups)
+    has_remote = any(isinstance(group.upstream, Remote) and group.upstream.may_log_in for group in config.groups)
     if not has_remote:
         unwanted += _FOR_LOGINS
     if serves_http or has_remote:

@@ -41,7 +41,7 @@ from dynamic_mcp.ui.section import PageSection, PageView, Reply, UiContext, Visi
 _LONGEST_SHOWN = 28_000
 _LONGEST_DIFF = 10_000
 _MOST_FINDINGS, _MOST_NAMES, _MOST_COMMANDS = 25, 40, 20
-_SIMPLE = frozenset(("command", "args", "url", "type", "env", "headers", "cwd", "description"))
+_SIMPLE = frozenset(("command", "args", "openapi", "url", "type", "env", "headers", "cwd", "description"))
 _LEVELS = {Level.ERROR: "bad", Level.WARNING: "wait", Level.NOTE: ""}
 
 
@@ -285,9 +285,9 @@ def _words_for(name: str, before: object, entry: object) -> list[str] | None:
     if not entry.keys() <= _SIMPLE or MASKED in repr(entry):
         return None
     words = ["add", name, *(["--replace"] if before is not None else [])]
-    for key, option in (("url", "--url"), ("type", "--type"), ("cwd", "--cwd"), ("description", "--description")):
+    for key in ("openapi", "url", "type", "cwd", "description"):
         if key in entry:
-            words += [option, str(entry[key])]
+            words += [f"--{key}", str(entry[key])]
     pairs = (("env", "--env", "="), ("headers", "--header", ": "))
     for key, option, sign in pairs:
         for each, value in dict(entry.get(key) or {}).items():

@@ -63,6 +63,16 @@ def test_a_remote_server_is_added_with_its_headers(written: CliRunner, header: s
     }
 
 
+def test_a_service_is_added_by_its_document(written: CliRunner) -> None:
+    url = ("--url", "https://shop.example.com/v1", "--header", "X-Key: ${KEY}")
+    done = written.run("add", "shop", "--openapi", "./shop.yaml", *url, "--json")
+    entry = {"openapi": "./shop.yaml", "url": "https://shop.example.com/v1", "headers": {"X-Key": "${KEY}"}}
+    assert (done.code, done.json["entry"]) == (0, entry)
+    assert written.run("add", "more", "--openapi", "https://more.example.com/openapi.json").code == 0
+    for wrong in (("--type", "http"), ("--env", "A=b"), ("--", "x")):
+        assert written.run("add", "other", "--openapi", "x.json", *wrong).code == 2
+
+
 def test_the_first_server_makes_a_private_config_in_the_users_directory(cli: CliRunner) -> None:
     cli.config.unlink()
     assert cli.run("add", "a", "--", "x").code == 0

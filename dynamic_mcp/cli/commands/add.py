@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _HELP = """\
 Add the server NAME to the config. The rest of the file is kept, comments included.
 
-With a command or `--url`, that is the server. {by_name}
+With a command, `--url` or `--openapi`, that is the server. {by_name}
 If there is no config yet, it is created in your config directory. What runs applies the change. Write secrets
 as '${{VARIABLE}}', in quotes: the variable is filled in when the server starts.
 
@@ -47,6 +47,12 @@ def _package_options(command: F) -> F:
 @click.argument("name", metavar=_source.METAVAR if _source else "NAME")
 @click.argument("program", nargs=-1, metavar="[-- COMMAND [ARGS]…]")
 @click.option("--url", metavar="URL", help="The URL of a remote server, instead of a command.")
+@click.option(
+    "--openapi",
+    metavar="FILE|URL",
+    help="The OpenAPI document of a service, whose operations become tools. A file is relative to the config; `--url`"
+    " is the service, if the document does not name it.",
+)
 @header_option
 @click.option(
     "--type",
@@ -63,7 +69,7 @@ def _package_options(command: F) -> F:
 @common_options
 def command(context: Invocation, /, name: str, program: tuple[str, ...], **given: Any) -> int:  # Any: click's values
     """Add a server as the command line says."""
-    if not program and not given["url"]:
+    if not program and not given["url"] and not given["openapi"]:
         return _add_by_name(context, name, given)
     return _add_by_hand(context, name, program, given)
 
@@ -72,9 +78,11 @@ def _add_by_hand(context: Invocation, name: str, program: tuple[str, ...], given
     from dynamic_mcp.cli.config_editor import add_server, parse_pairs
     from dynamic_mcp.cli.direct_server import parse_headers
 
-    url = given["url"]
+    url = given["url"] or given["openapi"]
     if program and url:
-        raise click.UsageError("give either a command after `--` or --url")
+        raise click.UsageError("give either a command after `--` or --url or --openapi")
+    if given["openapi"] and given["kind"]:
+        raise click.UsageError("--type goes with an MCP server, not with --openapi")
     for member, option in _source.OPTIONS.items() if _source else ():
         if given[member]:
             raise click.UsageError(f"{option} goes with a server of a registry, without a command or --url")
@@ -85,7 +93,8 @@ def _add_by_hand(context: Invocation, name: str, program: tuple[str, ...], given
         "type": "http" if given["kind"] == "streamable-http" else given["kind"],
         "command": program[0] if program else None,
         "args": list(program[1:]),
-        "url": url,
+        "openapi": given["openapi"],
+        "url": given["url"],
         "env": parse_pairs("--env", given["variables"]),
         "headers": parse_headers(given["headers"]),
         "cwd": given["cwd"],
