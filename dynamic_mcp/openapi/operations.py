@@ -33,8 +33,14 @@ _STYLES: Mapping[str, tuple[str, ...]] = {
     "header": ("simple",),
     "cookie": ("form",),
 }
-# OpenAPI says that these are described elsewhere; the other ones would change where or as whom a request goes.
-_IGNORED_HEADERS = frozenset(("accept", "content-type", "authorization"))
+# OpenAPI says that the first three are described elsewhere; the others are ours. The forbidden ones would change
+# where a request goes, or as whom.
+_IGNORED_HEADERS = frozenset(
+    (
+        *("accept", "content-type", "authorization"),
+        *("accept-encoding", "user-agent", "traceparent", "tracestate", "baggage"),
+    )
+)
 _FORBIDDEN_HEADERS = frozenset(
     (
         *("connection", "content-encoding", "content-length", "cookie", "expect", "forwarded", "host", "keep-alive"),

@@ -13,13 +13,15 @@ from urllib.parse import unquote
 from msgspec import Raw, Struct
 
 from dynamic_mcp.mcp import wire
-from dynamic_mcp.openapi.document import as_object
+from dynamic_mcp.openapi.document import Document, as_object
 from dynamic_mcp.openapi.operations import BODY, Operation, Parameter
 from dynamic_mcp.upstream.openapi import styles
 from dynamic_mcp.upstream.openapi.body import EncodedBody, write_body
 from dynamic_mcp.upstream.openapi.styles import Pairs, UnsendableArguments, refuse
 
 MAX_TARGET_BYTES = 64_000
+_MOST_PARTS = 10
+_COMBINING = ("allOf", "anyOf", "oneOf")
 _FIELD = re.compile(r"\{([^{}]*)\}")
 
 
@@ -37,7 +39,8 @@ class CallForm(Struct, frozen=True):
     """What is needed to make the requests of one operation.
 
     `members` are, for each argument that is an object whose members become fields of their own, the names that they
-    may have; None is any but those of other fields, which are `taken`. `binary` are members of a form that are bytes.
+    may have; None is any. None of them may be that of another field, which are `taken`. `binary` are members of a
+    form that are bytes.
     """
 
     operation: Operation
@@ -105,7 +108,7 @@ def _write_path(form: CallForm, given: Iterable[tuple[Parameter, object]]) -> st
 def _write_pairs(form: CallForm, parameter: Parameter, value: object) -> Pairs:
     names = form.members.get(parameter.argument, frozenset())
     pairs = styles.write_query(parameter, value, names=names)
-    if names is None and isinstance(value, dict):
+    if parameter.explode and parameter.style != "deepObject" and isinstance(value, dict):
         for name in value:
             if (parameter.place, name) in form.taken:
                 refuse(parameter.argument, f"must not have the member `{name[:100]}`, which is another parameter")
@@ -129,12 +132,17 @@ def _write_body(form: CallForm, raw: Raw | None) -> EncodedBody | None:
     return write_body(body, raw, form.binary)
 
 
-def open_members(schema: object) -> frozenset[str] | None:
-    """Return the names that the members of an object may have; None if any."""
-    found = as_object(schema)
+def open_members(document: Document, schema: object, depth: int = 0) -> frozenset[str] | None:
+    """Return the names that the members of an object may have; None if any. Raises BadReference."""
+    found = document.resolve(schema)
     rest = found.get("additionalProperties")
-    if rest is True or isinstance(rest, dict):
+    if rest is True or isinstance(rest, dict) or depth > _MOST_PARTS:
         return None
-    names = frozenset(as_object(found.get("properties")))
-    is_free = not names and rest is not False and found.get("type") == "object"
-    return None if is_free else names
+    names = set(as_object(found.get("properties")))
+    parts = [part for key in _COMBINING if isinstance(each := found.get(key), list) for part in each]
+    for part in parts:
+        inner = open_members(document, part, depth + 1)
+        if inner is None:
+            return None
+        names |= inner
+    return None if not names and not parts and rest is not False else frozenset(names)

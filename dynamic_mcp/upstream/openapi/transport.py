@@ -116,6 +116,9 @@ class ApiTransport(OwnTransport):
                 if response.status_code != 200:
                     raise await endpoint.status_error(response)
                 return await endpoint.read_body(response, MAX_BYTES)
+        except ProtocolViolation as exc:
+            why = f"the document `{shown_location(location)}` cannot be read, or has more than {MAX_BYTES >> 20} MiB"
+            raise Unreachable(self.group, why) from exc
         finally:
             await endpoint.close()
 
@@ -226,7 +229,7 @@ def make_call_form(service: ApiService, name: str) -> CallForm:
     forms_members = [each for each in operation.parameters if each.place in ("query", "cookie") and each.explode]
     return CallForm(
         operation=operation,
-        members={each.argument: open_members(service.document.resolve(each.schema)) for each in forms_members},
+        members={each.argument: open_members(service.document, each.schema) for each in forms_members},
         taken=frozenset(
             (
                 *((each.place, each.name) for each in operation.parameters),

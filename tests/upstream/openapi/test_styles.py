@@ -154,6 +154,28 @@ def test_slashes_are_allowed_where_the_config_says_so() -> None:
             build(operation, {"color": path}, slashes=("it",))
 
 
+def test_members_that_become_fields_are_those_of_the_schema_and_no_others() -> None:
+    pet = {"type": "object", "properties": {"name": {}, "key": {}, "q": {}}}
+    color = {"name": "color", "in": "query", "schema": {"allOf": [{"$ref": "#/components/schemas/Pet"}, {}]}}
+    closed = {**color, "schema": {"allOf": [{"$ref": "#/components/schemas/Pet"}]}}
+    components = {
+        "schemas": {"Pet": pet},
+        "securitySchemes": {"k": {"type": "apiKey", "in": "query", "name": "key"}},
+    }
+
+    def target(parameter: Json, value: Json) -> str:
+        operation = {"operationId": "it", "parameters": [parameter, {"name": "q", "in": "query", "schema": {}}]}
+        tree = json.dumps(document(operation, components=components)).encode()
+        form = make_call_form(read_service(tree, Selection("it.json", "https://it.example")), "it")
+        return build_request(form, {"color": Raw(json.dumps(value).encode())}).target
+
+    assert target(closed, {"name": "a"}) == target(color, {"name": "a"}) == "/x?name=a"
+    assert target(color, {"other": "a"}) == "/x?other=a"
+    for parameter, member in ((closed, "other"), (closed, "key"), (closed, "q"), (color, "key"), (color, "q")):
+        with pytest.raises(UnsendableArguments, match=f"must not have the member `{member}`"):
+            target(parameter, {member: "a"})
+
+
 def test_an_address_that_is_too_long_is_refused() -> None:
     with pytest.raises(UnsendableArguments, match="more than 64000 bytes"):
         build(parameter("query", "form", None), {"color": "a" * 70_000})
