@@ -229,7 +229,11 @@ class _Reader:
             raise _Refusal("it has a server of its own; only that of the whole document is called")
         where = f"{method.upper()} {path}"
         parameters = self._read_parameters(where, item, written)
-        body = self._read_body(written) if method not in ("get", "head") else None
+        body = self._read_body(written)
+        if body is not None and method in ("get", "head"):
+            if body.required:
+                raise _Refusal(f"it needs a body, which a {method.upper()} does not have")
+            body = None
         id = str(written.get("operationId") or "")
         operation = Operation(
             tool=_tool_name(id or f"{method}{path}"),

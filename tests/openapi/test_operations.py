@@ -125,6 +125,7 @@ def test_keys_that_the_service_wants_and_the_config_lacks_are_named() -> None:
     [
         ({"method": "options"}, "OPTIONS is about the connection"),
         ({"method": "trace"}, "TRACE is about the connection"),
+        ({"requestBody": {"required": True, "content": {"application/json": {}}}}, "which a GET does not have"),
         ({"servers": [{"url": "https://other.example"}]}, "a server of its own"),
         ({"path": "/x/{id}"}, "`{id}`, which no parameter describes"),
         ({"parameters": [ID]}, "`id` is not in its path"),

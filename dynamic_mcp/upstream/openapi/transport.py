@@ -26,7 +26,7 @@ from dynamic_mcp.openapi.document import MAX_BYTES, is_same_origin, is_url
 from dynamic_mcp.openapi.service import ApiService, BadService, read_service, shown_location
 from dynamic_mcp.openapi.tools import binary_members
 from dynamic_mcp.system.file_reader import read_bytes
-from dynamic_mcp.system.text import os_reason
+from dynamic_mcp.system.text import os_reason, pluralize
 from dynamic_mcp.upstream.endpoint import MAX_REDIRECTS, Headers, HttpEndpoint
 from dynamic_mcp.upstream.endpoint import is_same_origin as is_same_place
 from dynamic_mcp.upstream.openapi.request import CallForm, HttpRequest, build_request, open_members
@@ -90,7 +90,10 @@ class ApiTransport(OwnTransport):
     def _log_service(self) -> None:
         """Write what becomes of the document where `doctor` and `logs` show what servers say."""
         service = self._service
-        unfilled = (f"{len(tools)} tools need {what}" for what, tools in service.find_unfilled().items())
+        unfilled = (
+            f"the config does not set {what}, which {pluralize(len(tools), 'tool')} may need"
+            for what, tools in service.find_unfilled().items()
+        )
         for line in (service.summarize(), *service.list_reasons(), *unfilled):
             self._stderr_logger.debug("group %s on stderr: %s", self.group, line)
 
@@ -154,7 +157,7 @@ class ApiTransport(OwnTransport):
         return {
             "capabilities": {"tools": {}},
             "serverInfo": {"name": document.title or self.group, "version": self._service.version},
-            **({"instructions": document.description} if document.description else {}),
+            **({"instructions": words} if (words := document.description or document.title) else {}),
         }
 
     async def _call(self, frame: Frame) -> Frame:

@@ -47,6 +47,7 @@ class Reply(Struct, frozen=True):
     body: bytes = b"{}"
     content_type: str = "application/json"
     headers: tuple[tuple[str, str], ...] = ()
+    is_endless: bool = False
 
 
 class Mirror:
@@ -55,6 +56,8 @@ class Mirror:
     def __init__(self) -> None:
         self.received: list[Received] = []
         self.replies: dict[str, Reply] = {}
+        self.left: asyncio.Future[bytes]
+        """What comes on the connection of an endless reply: nothing, once the client has left."""
         self.port = 0
         self._listener: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -64,6 +67,7 @@ class Mirror:
         return f"http://127.0.0.1:{self.port}"
 
     async def __aenter__(self) -> Self:
+        self.left = asyncio.get_running_loop().create_future()
         self._listener = await asyncio.start_server(self._take, "127.0.0.1", 0)
         self.port = self._listener.sockets[0].getsockname()[1]
         return self
@@ -86,8 +90,11 @@ class Mirror:
             while True:
                 request = await _read_request(reader)
                 self.received.append(request)
-                writer.write(_write(self.replies.get(request.path, Reply()), request.method))
+                reply = self.replies.get(request.path, Reply())
+                writer.write(_write(reply, request.method))
                 await writer.drain()
+                if reply.is_endless:
+                    self.left.set_result(await reader.read(1))
         writer.close()
 
 
@@ -101,7 +108,7 @@ async def _read_request(reader: asyncio.StreamReader) -> Received:
 
 
 def _write(reply: Reply, method: str) -> bytes:
-    headers = [("content-length", str(len(reply.body))), *reply.headers]
+    headers = [("content-length", str(len(reply.body) + reply.is_endless)), *reply.headers]
     if reply.content_type:
         headers.append(("content-type", reply.content_type))
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers)

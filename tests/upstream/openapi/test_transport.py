@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.fakes import Client, Json, text_of
+from tests.program import BOUND_S
 from tests.upstream.openapi.mirror import Mirror, Reply, document, serving
 
 GET: Json = {"operationId": "get", "path": "/thing"}
@@ -120,6 +122,17 @@ async def test_an_answer_over_the_limit_is_an_error(tmp_path: Path) -> None:
         result = await call(client)
     assert result["isError"]
     assert "answered with more than 16777216 bytes" in text_of(result)
+
+
+async def test_a_call_that_times_out_ends_its_request(tmp_path: Path) -> None:
+    timeout = {"tools": "2s"}
+    async with Mirror() as mirror, serving(tmp_path, document(GET), mirror.origin, timeout=timeout) as client:
+        mirror.replies["/thing"] = Reply(is_endless=True)
+        result = await call(client)
+        assert result["isError"]
+        assert "was not answered within 2 s" in text_of(result)
+        async with asyncio.timeout(BOUND_S):
+            assert await mirror.left == b""
 
 
 # --- requests ----------------------------------------------------------------------------------------------------
