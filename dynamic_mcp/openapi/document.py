@@ -18,6 +18,8 @@ from dynamic_mcp.system.text import one_line
 Json = dict[str, Any]  # Any: JSON
 
 MAX_BYTES = 32 << 20
+# YAML is read a hundred times as slowly as JSON, and most of that lets nothing else run.
+_MAX_YAML_BYTES = 8 << 20
 # Of YAML, whose aliases can make gigabytes of a few lines.
 _MAX_PARTS = 1_000_000
 _MAX_NESTING = 150
@@ -178,6 +180,8 @@ def _read_tree(data: bytes) -> Json:
 
 
 def _read_yaml(data: bytes) -> Json:
+    if len(data) > _MAX_YAML_BYTES:
+        raise BadDocument(f"has more than {_MAX_YAML_BYTES >> 20} MiB of YAML", hint="convert it to JSON")
     from ruamel.yaml import YAML
     from ruamel.yaml.constructor import SafeConstructor
 

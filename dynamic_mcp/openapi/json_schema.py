@@ -13,6 +13,7 @@ from dynamic_mcp.openapi.document import BadReference, Document, Json, as_object
 
 Schema = Json | bool
 
+MAX_WRITTEN = 300_000
 _MAX_NESTING = 60
 _MAX_DEFINITIONS = 2000
 _MAX_ALIASES = 50
@@ -69,12 +70,20 @@ _NAMED = ("patternProperties", "dependentSchemas")
 _UNSUPPORTED = ("$dynamicRef", "$recursiveRef", "$id")
 
 
+class SchemaBudget:
+    """How many schemas may still be written: a small document can refer to the same ones again and again."""
+
+    def __init__(self, left: int = MAX_WRITTEN) -> None:
+        self.left = left
+
+
 class SchemaWriter:
     """Writes the schemas of one tool, which share their `$defs`."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: Document, budget: SchemaBudget | None = None) -> None:
         self.definitions: dict[str, Schema] = {}
         self._document = document
+        self._budget = budget or SchemaBudget()
         self._names: dict[tuple[str, bool], str] = {}
 
     def write(self, schema: object, *, depth: int = 0, is_part: bool = False) -> Schema:
@@ -84,6 +93,9 @@ class SchemaWriter:
         """
         if depth > _MAX_NESTING:
             raise BadReference("its schemas are nested too deeply")
+        if self._budget.left <= 0:
+            raise BadReference(f"the tools of this document need more than {MAX_WRITTEN} schemas")
+        self._budget.left -= 1
         if isinstance(schema, bool):
             return schema
         source = as_object(schema)

@@ -8,11 +8,13 @@ from msgspec import Struct
 
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.openapi.document import BadReference, Document, Json
-from dynamic_mcp.openapi.json_schema import BASE64, SchemaWriter, is_binary
+from dynamic_mcp.openapi.json_schema import BASE64, SchemaBudget, SchemaWriter, is_binary
 from dynamic_mcp.openapi.operations import BODY, LeftOut, Operation, Parameter
 
 # Longer schemas are not checked, and no model reads them.
 MAX_SCHEMA_BYTES = 1 << 20
+# Of all tools of a document, which is what a message of any other server may have.
+MAX_TOOLS_BYTES = 64 << 20
 _READING = ("GET", "HEAD")
 # RFC 9110, section 9.2.2.
 _IDEMPOTENT = ("GET", "HEAD", "PUT", "DELETE")
@@ -31,11 +33,16 @@ class OperationTools(Struct, frozen=True):
 def make_tools(document: Document, operations: Iterable[Operation]) -> OperationTools:
     """Return the tools of operations."""
     tools, found, left_out = [], {}, []
+    budget, left_bytes = SchemaBudget(), MAX_TOOLS_BYTES
     for each in operations:
         try:
-            tool = make_tool(document, each)
-            if len(wire.encode(tool)) > MAX_SCHEMA_BYTES:
+            tool = make_tool(document, each, budget)
+            size = len(wire.encode(tool))
+            if size > MAX_SCHEMA_BYTES:
                 raise BadReference(f"its schema has more than {MAX_SCHEMA_BYTES >> 20} MiB")
+            if size > left_bytes:
+                raise BadReference(f"the tools of this document have more than {MAX_TOOLS_BYTES >> 20} MiB")
+            left_bytes -= size
         except (BadReference, RecursionError) as exc:
             left_out.append(LeftOut(each.where, str(exc)))
         else:
@@ -44,7 +51,7 @@ def make_tools(document: Document, operations: Iterable[Operation]) -> Operation
     return OperationTools(tuple(tools), found, tuple(left_out))
 
 
-def make_tool(document: Document, operation: Operation) -> Json:
+def make_tool(document: Document, operation: Operation, budget: SchemaBudget) -> Json:
     """Return the tool of one operation. Raises BadReference.
 
     There is no `outputSchema`: a service may answer what its document does not say, and clients refuse results that
@@ -54,7 +61,7 @@ def make_tool(document: Document, operation: Operation) -> Json:
         "name": operation.tool,
         **({"title": operation.summary} if operation.summary else {}),
         "description": _describe(operation),
-        "inputSchema": _write_schema(document, operation),
+        "inputSchema": _write_schema(SchemaWriter(document, budget), operation),
         "annotations": _annotate(operation),
     }
 
@@ -80,8 +87,7 @@ def _annotate(operation: Operation) -> Json:
     return hints
 
 
-def _write_schema(document: Document, operation: Operation) -> Json:
-    writer = SchemaWriter(document)
+def _write_schema(writer: SchemaWriter, operation: Operation) -> Json:
     properties = {each.argument: _write_parameter(writer, each) for each in operation.parameters}
     required = [each.argument for each in operation.parameters if each.required]
     body = operation.body

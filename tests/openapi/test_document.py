@@ -46,6 +46,7 @@ def test_what_yaml_has_and_json_lacks_becomes_text_or_is_written_out() -> None:
         (b"[" * 100_000, "is nested too deeply"),
         (b"a: &a [*a]\n", "too many parts"),
         (ALIASES, "too many parts"),
+        (b"a: " + b"x" * (9 << 20), "has more than 8 MiB of YAML"),
     ],
 )  # fmt: skip
 def test_what_is_no_document_of_a_supported_version_is_refused(text: bytes, words: str) -> None:

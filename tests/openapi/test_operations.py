@@ -296,6 +296,25 @@ def _keys(value: object) -> list[str]:
     return []
 
 
+def test_a_small_document_makes_no_endless_list_of_tools() -> None:
+    properties = {f"member{number}": {"type": "string", "description": "x" * 1000} for number in range(500)}
+    body = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Large"}}}}
+    operations = ({"path": f"/{number}", "method": "post", "requestBody": body} for number in range(400))
+    made = service(document(*operations, components={"schemas": {"Large": {"properties": properties}}}))
+    assert len(json.dumps(made.tools)) <= 70 << 20
+    assert "the tools of this document have more than 64 MiB" in made.left_out[0].why
+    assert len(made.tools) + len(made.left_out) == 400
+
+
+def test_schemas_that_are_written_again_and_again_come_to_an_end() -> None:
+    parts = [{"type": "object", "properties": {"a": {}}} for _ in range(2000)]
+    body = {"content": {"application/json": {"schema": {"anyOf": parts}}}}
+    operations = ({"path": f"/{number}", "method": "post", "requestBody": body} for number in range(200))
+    made = service(document(*operations))
+    assert "need more than 300000 schemas" in made.left_out[0].why
+    assert len(made.tools) + len(made.left_out) == 200
+
+
 # Documents as they should not be, in the manner of fuzzers: each is read without a fault of ours.
 ODD: list[Json] = [
     {"paths": None},

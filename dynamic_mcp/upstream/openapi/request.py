@@ -99,10 +99,17 @@ def _write_path(form: CallForm, given: Iterable[tuple[Parameter, object]]) -> st
         each.name: styles.write_path(each, value, may_have_slashes=form.may_have_slashes) for each, value in given
     }
     path = _FIELD.sub(lambda match: texts[match[1]], form.operation.path)
-    # a segment may be made of several values
-    if any(unquote(segment) in (".", "..") for segment in path.split("/")):
-        raise UnsendableArguments("the arguments make a path with `.` or `..`, which would lead to another one")
+    _check_whole_path(path, _FIELD.sub("x", form.operation.path), may_have_slashes=form.may_have_slashes)
     return path
+
+
+def _check_whole_path(path: str, plain: str, *, may_have_slashes: bool) -> None:
+    """Check a path whose segments may be made of several values; `plain` has letters for these."""
+    for _ in range(styles.MOST_DECODINGS):
+        path, plain = unquote(path).replace("\\", "/"), unquote(plain)
+        has_more = not may_have_slashes and path.count("/") != plain.count("/")
+        if has_more or any(segment in (".", "..") for segment in path.split("/")):
+            raise UnsendableArguments("the arguments make the path of something else together")
 
 
 def _write_pairs(form: CallForm, parameter: Parameter, value: object) -> Pairs:

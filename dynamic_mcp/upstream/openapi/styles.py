@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 from dynamic_mcp.openapi.operations import Parameter
 
 # What some servers decode before they look at the path, perhaps twice.
-_MOST_DECODINGS = 4
+MOST_DECODINGS = 4
 _MOST_LEVELS = 20
 _CONTROLS = frozenset(map(chr, (*range(32), 127)))
 _DELIMITERS: Mapping[str, str] = {"form": ",", "spaceDelimited": "%20", "pipeDelimited": "%7C"}
@@ -119,7 +119,7 @@ def _check_path_part(argument: str, value: object, *, may_have_slashes: bool) ->
     if not text:
         refuse(argument, "must not be empty: it is a part of the path")
     decoded = text
-    for _ in range(_MOST_DECODINGS):
+    for _ in range(MOST_DECODINGS):
         if _CONTROLS.intersection(decoded):
             refuse(argument, "must not have control characters")
         segments = decoded.replace("\\", "/").split("/")

@@ -142,6 +142,9 @@ def test_parts_of_one_segment_make_no_dots_together() -> None:
     parameters = [{"name": name, "in": "path", "required": True, "schema": {}, "style": "label"} for name in "ab"]
     operation = {"path": "/x/{a}{b}", "parameters": [{**each, "style": "simple"} for each in parameters]}
     assert build(operation, {"a": "1", "b": "2"}).target == "/x/12"
+    for a, b in (("%2", "e%2e"), ("%2", "f"), ("%5", "c"), ("%252", "f")):
+        with pytest.raises(UnsendableArguments, match="the path of something else together"):
+            build(operation, {"a": a, "b": b})
     fixed = {"path": "/x/.{a}", "parameters": [{**parameters[0], "style": "simple"}]}
     assert build(fixed, {"a": "b"}).target == "/x/.b"
 
