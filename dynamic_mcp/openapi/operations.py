@@ -222,7 +222,7 @@ class _Reader:
                     self.left_out.append(LeftOut(where, "it is nested too deeply"))
 
     def _read_operation(self, path: str, method: str, item: Json) -> Operation:
-        written = item[method]
+        written = self._document.resolve(item[method])  # no document should, but many do
         if method in _OTHER_METHODS:
             raise _Refusal(f"the method {method.upper()} is about the connection, not about the service")
         if written.get("servers") or item.get("servers"):
@@ -323,7 +323,7 @@ class _Reader:
         described = self._document.resolve(content[media_type])
         encoding = {name: self._document.resolve(each) for name, each in as_object(described.get("encoding")).items()}
         return Body(
-            media_type=_concrete(media_type),
+            media_type=_concrete(media_type, self._document.resolve(described.get("schema"))),
             schema=described.get("schema", {}),
             required=required,
             description=str(written.get("description") or ""),
@@ -351,6 +351,7 @@ class _Reader:
         return tuple(tuple(as_object(each)) for each in _as_list(written))
 
 
+_ANY_TYPES = ("*/*", "application/*")
 _RANKED = (JSON_TYPE, FORM_TYPE, MULTIPART_TYPE, TEXT_TYPE)
 _OTHER_JSON, _OTHER_TEXT, _BYTES, _UNSUPPORTED = 1.5, 4.0, 5.0, 9.0
 
@@ -361,7 +362,7 @@ def _rank(media_type: str) -> float:
         return 1.0 + _RANKED.index(media_type)
     if is_json_type(media_type) and _MEDIA_TYPE.fullmatch(media_type):
         return _OTHER_JSON
-    if media_type in ("*/*", "application/*"):
+    if media_type in _ANY_TYPES:
         return _BYTES
     if not _MEDIA_TYPE.fullmatch(media_type) or media_type.startswith("multipart/"):
         return _UNSUPPORTED
@@ -372,11 +373,14 @@ def _rank(media_type: str) -> float:
     return _BYTES
 
 
-def _concrete(media_type: str) -> str:
-    """Return the media type that is sent where the document leaves it open."""
+def _concrete(media_type: str, schema: Json) -> str:
+    """Return the media type that is sent where the document leaves it open: JSON for what is no text."""
+    if "*" not in media_type:
+        return media_type
     if media_type == "text/*":
         return TEXT_TYPE
-    return "application/octet-stream" if "*" in media_type else media_type
+    is_json = media_type in _ANY_TYPES and bool(schema) and schema.get("type") != "string"
+    return JSON_TYPE if is_json else "application/octet-stream"
 
 
 def _as_list(value: object) -> list[object]:

@@ -136,6 +136,7 @@ def test_keys_that_the_service_wants_and_the_config_lacks_are_named() -> None:
         ({"path": "/a\r\nX: 1"}, "its path is not one"),
         ({"path": "/a\\b"}, "its path is not one"),
         ({"parameters": [{"$ref": "other.json"}]}, "refers to another document"),
+        ({"$ref": "resources/get.yml"}, "refers to another document"),
         ({"parameters": [{**QUERY, "in": "body", "required": True}]}, "`q` is in `body`, which is not supported"),
         ({"parameters": [{**QUERY, "in": "header", "name": "Host", "required": True}]}, "that no call may set"),
         ({"parameters": [{**QUERY, "in": "header", "name": "a: b", "required": True}]}, "that no call may set"),
@@ -238,6 +239,16 @@ def test_operations_are_selected_by_name_path_and_tag(include: Json, exclude: Js
 def test_an_entry_that_means_no_operation_is_an_error(selection: Any, words: str) -> None:
     with pytest.raises(BadService, match=words.replace("?", r"\?")):
         service(PETS, **selection)
+
+
+def test_a_body_of_any_type_is_json_unless_it_is_a_text() -> None:
+    schemas = {"Pet": {"type": "object"}, "File": {"type": "string", "format": "binary"}}
+    for name, kind in (("Pet", "application/json"), ("File", "application/octet-stream")):
+        body = {"content": {"*/*": {"schema": {"$ref": f"#/components/schemas/{name}"}}}}
+        tree = document({"method": "post", "requestBody": body}, components={"schemas": schemas})
+        (operation,) = service(tree).operations.values()
+        assert operation.body is not None
+        assert operation.body.media_type == kind
 
 
 def test_the_method_decides_what_a_tool_does() -> None:
