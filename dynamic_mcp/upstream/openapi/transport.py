@@ -22,13 +22,14 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.oauth.authorization import ServerCredentials
 from dynamic_mcp.observe.log_output import STDERR, group_logger
-from dynamic_mcp.openapi.document import MAX_BYTES, is_same_origin, is_url
+from dynamic_mcp.openapi.document import MAX_BYTES, Json, is_same_origin, is_url
 from dynamic_mcp.openapi.service import ApiService, BadService, read_service, shown_location
 from dynamic_mcp.openapi.tools import binary_members
 from dynamic_mcp.system.file_reader import read_bytes
 from dynamic_mcp.system.text import os_reason, pluralize
 from dynamic_mcp.upstream.endpoint import MAX_REDIRECTS, Headers, HttpEndpoint
 from dynamic_mcp.upstream.endpoint import is_same_origin as is_same_place
+from dynamic_mcp.upstream.openapi.patterns import without_bad_patterns
 from dynamic_mcp.upstream.openapi.request import CallForm, HttpRequest, build_request, open_members
 from dynamic_mcp.upstream.openapi.result import HttpResponse, make_result, refusal
 from dynamic_mcp.upstream.openapi.styles import UnsendableArguments, encode
@@ -59,6 +60,7 @@ class ApiTransport(OwnTransport):
         self._body_limit = config.max_message_bytes // _BODY_SHARE
         self._query = "&".join(f"{encode(name)}={encode(value)}" for name, value in remote.query.items())
         self._service: ApiService
+        self._tools: list[Json] = []
         self._endpoint: HttpEndpoint | None = None
         self._forms: dict[str, CallForm] = {}
 
@@ -75,6 +77,7 @@ class ApiTransport(OwnTransport):
             self._service = await asyncio.to_thread(read_service, data, make_selection(self._remote, self._api))
         except BadService as exc:
             raise Unreachable(self.group, str(exc), hint=exc.hint, final=not is_url(self._api.location)) from exc
+        self._tools = await asyncio.to_thread(lambda: [*map(without_bad_patterns, self._service.tools)])
         self._log_service()
         self._endpoint = self._create_endpoint(replace(self._remote, url=self._base_url()))
 
@@ -147,7 +150,7 @@ class ApiTransport(OwnTransport):
     async def _handle(self, frame: Frame) -> Frame | None:
         match frame.method:
             case "tools/list":
-                return wire.result_frame({"tools": self._service.tools})
+                return wire.result_frame({"tools": self._tools})
             case "tools/call":
                 return await self._call(frame)
         return None

@@ -315,6 +315,21 @@ async def test_a_document_that_cannot_be_read_is_why_the_server_is_down(
         assert words in text_of(await at_url(tmp_path, f"{mirror.origin}/openapi.json"))
 
 
+async def test_a_pattern_that_cannot_be_checked_leaves_the_other_checks(tmp_path: Path) -> None:
+    patterns = {"^{[0-9]{4}}$": {"type": "integer"}, "^x-": {"type": "integer"}}
+    member = {"type": "string", "pattern": "^{[0-9]{4}}$", "maxLength": 3, "default": {"pattern": "("}}
+    schema = {"type": "object", "properties": {"pattern": member}, "patternProperties": patterns}
+    body = {"content": {"application/json": {"schema": schema}}}
+    async with (
+        Mirror() as mirror,
+        serving(tmp_path, document({**POST, "requestBody": body}), mirror.origin) as client,
+    ):
+        for wrong in ({"pattern": "long"}, {"x-a": "b"}, {"other": 1}):
+            assert (await call(client, "make", {"body": wrong}))["isError"]
+        assert mirror.received == []
+        assert not (await call(client, "make", {"body": {"pattern": "abc", "x-a": 1}})).get("isError")
+
+
 async def test_an_unknown_tool_an_argument_twice_and_a_wrong_argument_send_nothing(tmp_path: Path) -> None:
     operation = {**GET, "parameters": [{"name": "n", "in": "query", "schema": {"type": "integer"}}]}
     async with Mirror() as mirror, serving(tmp_path, document(operation), mirror.origin) as client:
