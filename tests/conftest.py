@@ -39,6 +39,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Look after the run as a whole, in the process that collects the results."""
     if config.option.soak_of_today:
         config.pluginmanager.register(SoakOfToday(datetime.datetime.now(datetime.UTC).date()))
+    if windows.is_wine():
+        windows.open_desktop()
     is_first_tier = config.option.markexpr == "not full and not soak"
     examples.choose_profile(is_first_tier=is_first_tier)
     worker = os.environ.get("PYTEST_XDIST_WORKER")

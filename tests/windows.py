@@ -6,6 +6,7 @@ import os
 import stat
 import sys
 import sysconfig
+import time
 import zipfile
 from pathlib import Path
 
@@ -117,6 +118,10 @@ if sys.platform == "win32":
     _kernel32 = ctypes.WinDLL("kernel32", use_last_error=True)
     _ANY_ACCESS = 0x1FFFFF
 
+    def open_desktop() -> None:
+        """Have Wine start its desktop, which keeps the stderr of the program that is first to have a window."""
+        ctypes.WinDLL("user32").GetDesktopWindow()
+
     def send_console_event(pid: int, event: int) -> None:
         """Have a process handle an event of a console as it does those of its own: in a new thread.
 
@@ -131,6 +136,33 @@ if sys.platform == "win32":
         assert thread, ctypes.get_last_error()
         _kernel32.CloseHandle(process)
 
+    def send_session_end(pid: int, *, is_ending: bool = True) -> None:
+        """Have a process handle the end of the session as Windows sends it to windows; or that it is called off."""
+        import win32con
+        import win32gui
+
+        window = _find_window(pid)
+        while window is None:
+            time.sleep(0.01)
+            window = _find_window(pid)
+        assert win32gui.SendMessage(window, win32con.WM_QUERYENDSESSION, 0, 0)
+        win32gui.PostMessage(window, win32con.WM_ENDSESSION, is_ending, 0)
+
+    def _find_window(pid: int) -> int | None:
+        """Return the hidden window of a process; Windows itself makes others for it."""
+        import win32gui
+        import win32process
+
+        found: list[int] = []
+
+        def look_at(window: int, found: list[int]) -> None:
+            owner = win32process.GetWindowThreadProcessId(window)[1]
+            if owner == pid and win32gui.GetWindowText(window) == "dynamic-mcp":
+                found.append(window)
+
+        win32gui.EnumWindows(look_at, found)
+        return found[0] if found else None
+
     def has_ended(pid: int, within_s: float) -> bool:
         """Return whether a process has ended, or does within this time."""
         _kernel32.OpenProcess.restype = ctypes.c_void_p
@@ -143,8 +175,14 @@ if sys.platform == "win32":
 
 else:
 
+    def open_desktop() -> None:
+        """Do nothing: only Wine has a desktop that a program starts."""
+
     def send_console_event(pid: int, event: int) -> None:
         """Do nothing: only Windows has such events."""
+
+    def send_session_end(pid: int, *, is_ending: bool = True) -> None:
+        """Do nothing: only Windows tells windows."""
 
     def has_ended(pid: int, within_s: float) -> bool:
         """Raise, since only tests on Windows ask for this."""

@@ -160,10 +160,11 @@ class Daemon:
             ended_at = self._loop.time()
             is_signalled = signals.has_received_end
             within_s = FINISH_AFTER_SIGNAL_S if is_signalled else FINISH_WITHIN_S
+            http_within_s = None if is_signalled and not signals.is_urgent else within_s
             if self._hands_over:
                 await self._free_port(within_s)
             stopping = (face.drain(within_s, hands_over=self._hands_over) for face in self._windows)
-            await asyncio.gather(*stopping, serving.http.finish(None if is_signalled else within_s))
+            await asyncio.gather(*stopping, serving.http.finish(http_within_s))
             await serving.end_servers(max(ended_at, self._loop.time() - within_s))
             for face in self._faces:
                 face.abort()

@@ -7,7 +7,7 @@ import logging
 
 from dynamic_mcp.config.read import ConfigState
 from dynamic_mcp.host.http_control import HttpOverrides
-from dynamic_mcp.host.serving import Serving, find_notifier
+from dynamic_mcp.host.serving import FINISH_AFTER_SIGNAL_S, Serving, find_notifier
 from dynamic_mcp.host.serving_log import ServingLog
 from dynamic_mcp.host.signals import SignalHandlers
 from dynamic_mcp.system.event_loop import loop_factory
@@ -33,7 +33,7 @@ async def _serve(
     serving = Serving(configs, serving_log, kind="http", http=overrides, worker=worker)
     ended, notifier = asyncio.Event(), find_notifier()
     loop = asyncio.get_running_loop()
-    with SignalHandlers(loop, end=ended.set, reload=serving.reload):
+    with SignalHandlers(loop, end=ended.set, reload=serving.reload) as signals:
         async with serving.run():
             await serving.http.open(config)
             if worker is not None:
@@ -44,7 +44,7 @@ async def _serve(
             await ended.wait()
             if notifier is not None:
                 notifier.stopping()
-            await serving.http.finish()
+            await serving.http.finish(FINISH_AFTER_SIGNAL_S if signals.is_urgent else None)
             await serving.end_servers(loop.time())
     log.info("stopped serving")
 

@@ -19,12 +19,14 @@ class SignalHandlers:
     """SIGTERM and SIGINT end serving; a second one ends the process at once. SIGHUP reloads the config.
 
     On Windows, Ctrl-C, Ctrl-Break, and the end of the console, of the user's session or of the system end serving.
+    After one of the last three, `is_urgent`: Windows ends the process after five seconds.
     """
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, *, end: Callable[[], None], reload: Callable[[], None]
     ) -> None:
         self.has_received_end = False
+        self.is_urgent = False
         self._loop = loop
         self._end = end
         self._reload = reload
@@ -32,17 +34,25 @@ class SignalHandlers:
     if sys.platform == "win32":
 
         def __enter__(self) -> SignalHandlers:
-            self._console = ConsoleEvents(self._receive_event)
+            self._console = ConsoleEvents(on_interrupt=self._receive_interrupt, on_end=self._receive_end_of_process)
             return self
 
         def __exit__(self, *exc: object) -> None:
             self._console.close()
 
-        def _receive_event(self) -> None:
-            """Called in a thread of its own."""
+        # Both are called in threads of their own.
+        def _receive_interrupt(self) -> None:
             if self.has_received_end:
                 _exit_now()
             self._loop.call_soon_threadsafe(self._receive_end)
+
+        def _receive_end_of_process(self) -> None:
+            self._loop.call_soon_threadsafe(self._receive_urgent_end)
+
+        def _receive_urgent_end(self) -> None:
+            self.is_urgent = True
+            if not self.has_received_end:  # a session that ends may close its console too
+                self._receive_end()
 
     else:
 

@@ -21,7 +21,16 @@ COMMANDS = {"cli", "doctor", "features", "importer"}
 # The page for people, which few open: after an upgrade it says that the program has to be restarted.
 PAGE = "ui"
 # Where the config asks for them, these are loaded at the start; the event loop is made before all else.
-AT_THE_START = {"cel_expr_python", "keyring", "opentelemetry", "platformdirs", "uvloop"}
+AT_THE_START = {
+    "cel_expr_python",
+    "keyring",
+    "opentelemetry",
+    "platformdirs",
+    "uvloop",
+    "pywintypes",
+    "win32api",
+    "win32gui",
+}
 
 
 def config(tmp_path: Path, server: str) -> Config:
