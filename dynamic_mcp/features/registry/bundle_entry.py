@@ -135,14 +135,18 @@ def _command(bundle: Bundle, command: str, site: Site) -> str:
     folder = _literal(str(site.folder))
     inside = command.replace("\\", "/").removeprefix(f"{folder.replace(chr(92), '/')}/").removeprefix("./")
     if "/" not in command.replace("\\", "/") and not bundle.has(command):
-        if command == "python" and not site.has_program("python") and site.has_program("python3"):
-            return "python3"
-        return command
+        return _find_python(command, site) if command in ("python", "python3") else command
     if not bundle.has(inside) and site.platform == "win32" and bundle.has(f"{inside}.exe"):
         inside = f"{inside}.exe"
     if not bundle.has(inside):
         raise BadBundle(f"it starts `{one_line(command, 200)}`, which is not in it")
     return f"{folder}/{inside}"
+
+
+def _find_python(command: str, site: Site) -> str:
+    """Return the name of Python: as it is called, or the other. On Windows, `python3` may only open the Store."""
+    names = ["python", "python3"] if site.platform == "win32" else [command, "python", "python3"]
+    return next((each for each in names if site.has_program(each)), command)
 
 
 class _Filler:

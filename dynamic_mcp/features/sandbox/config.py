@@ -84,12 +84,12 @@ def make_confinement(
     """Return what confines the program of a server; None without a sandbox, or with a failure in `texts`."""
     if not words.enabled:
         return None
-    if surroundings.platform != "linux" and (words.container is None or surroundings.platform == "win32"):
-        how = "has no sandbox that dynamic-mcp can use"
+    if needed := _find_missing(words, surroundings.platform):
+        how = "this system has no sandbox that dynamic-mcp can use"
         if words.best_effort:
-            texts.warn(at, f"this system {how}: the program is not confined")
+            texts.warn(at, f"{how}: the program is not confined")
         else:
-            texts.fail(at, f"this system {how}: it needs Linux, or a `container`")
+            texts.fail(at, f"{how}: it needs {needed}")
         return None
 
     def fill(paths: Sequence[str], name: str) -> tuple[str, ...]:
@@ -106,6 +106,15 @@ def make_confinement(
         container=words.container,
         best_effort=words.best_effort,
     )
+
+
+def _find_missing(words: SandboxWords, platform: str) -> str:
+    """Return what a system lacks for these words; empty if they can be tried there."""
+    if platform == "linux":
+        return ""
+    if platform == "win32":
+        return "Linux, such as the Windows Subsystem for Linux"
+    return "" if words.container is not None else "Linux, or a `container`"
 
 
 def _directory_of(root: str, texts: Substitution, surroundings: Surroundings) -> str:

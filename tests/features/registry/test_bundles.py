@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from dynamic_mcp.config import jsonc
-from dynamic_mcp.features.registry.bundle import BadBundle, Bundle
+from dynamic_mcp.features.registry.bundle import BadBundle, Bundle, bundles_dir
 from dynamic_mcp.features.registry.bundle_entry import Site, ask_about, build_entry
 from tests.cli.commands import CliRunner, CommandResult
 from tests.program import UPSTREAMS
@@ -197,13 +197,45 @@ def test_a_server_is_started_as_its_type_or_its_manifest_says(server: Json, comm
     assert entry["description"] == "Rain and sun"
 
 
+@pytest.mark.parametrize(
+    ("installed", "command", "platform", "started"),
+    [
+        ({"python3"}, "python", "linux", "python3"),
+        ({"python"}, "python3", "linux", "python"),
+        ({"python", "python3"}, "python3", "darwin", "python3"),
+        ({"python", "python3"}, "python3", "win32", "python"),
+        ({"python3"}, "python", "win32", "python3"),
+        (set(), "python3", "win32", "python3"),
+    ],
+)
+def test_python_is_started_by_the_name_that_it_has_here(
+    installed: set[str], command: str, platform: str, started: str
+) -> None:
+    site = Site(Path("/data/f"), Path("/home/me"), platform, installed.__contains__)
+    assert build_entry(opened(manifest(server=starting(command))), {}, site)["command"] == started
+
+
+def test_a_program_for_windows_is_found_by_its_name_without_suffix() -> None:
+    files = {"bin/tool": "", "other/tool.exe": ""}
+    for words in ("other/tool", "${__dirname}/other/tool", "${__dirname}\\other\\tool"):
+        entry = entry_of(manifest(server=starting(words, kind="binary")), files, platform="win32")
+        assert str(entry["command"]).endswith("f/other/tool.exe")
+    with pytest.raises(BadBundle, match="which is not in it"):
+        entry_of(manifest(server=starting("other/tool", kind="binary")), files)
+
+
 def test_a_platform_of_its_own_is_taken() -> None:
     server = starting("node", "a", MODE="x")
-    server["mcp_config"]["platform_overrides"] = {"darwin": {"args": ["b"], "env": {"MORE": "y"}}}
+    server["mcp_config"]["platform_overrides"] = {
+        "darwin": {"args": ["b"], "env": {"MORE": "y"}},
+        "win32": {"command": "server/main.py"},
+    }
 
     assert entry_of(manifest(server=server))["args"] == ["a"]
     there = entry_of(manifest(server=server), platform="darwin")
     assert (there["args"], there["env"]) == (["b"], {"MODE": "x", "MORE": "y"})
+    on_windows = entry_of(manifest(server=server), platform="win32")
+    assert (on_windows["command"].endswith("f/server/main.py"), on_windows["args"]) == (True, ["a"])
     with pytest.raises(BadBundle, match="does not run here, but on win32"):
         entry_of(manifest(compatibility={"platforms": ["win32"]}))
 
@@ -286,11 +318,11 @@ def serving_bytes(files: Mapping[str, bytes]) -> Iterator[str]:
 
 @pytest.fixture
 def data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """The data directory."""
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    if sys.platform == "win32":
-        pytest.skip("the data directory is asked of the system")
-    return tmp_path / "data"
+    """The directory of the unpacked bundles, which is not there yet."""
+    monkeypatch.setenv(
+        "WIN_PD_OVERRIDE_LOCAL_APPDATA" if sys.platform == "win32" else "XDG_DATA_HOME", str(tmp_path / "data")
+    )
+    return bundles_dir()
 
 
 def add(cli: CliRunner, content: bytes, *options: str, code: int = 0, **env: str) -> CommandResult:
@@ -324,7 +356,7 @@ def test_a_bundle_is_added_answers_a_call_and_is_removed_as_a_whole(cli: CliRunn
     assert "runs: python3" in done.err
     assert "sk-do-not" not in done.err + done.out + cli.config.read_text()
     entry = entries(cli)["weather"]
-    [folder] = (data / "dynamic-mcp" / "bundles").iterdir()
+    [folder] = data.iterdir()
     assert entry["x-bundle"] == {
         "name": "weather", "version": "1.0.0", "sha256": hashlib.sha256(content).hexdigest(), "folder": folder.name,
     }  # fmt: skip
@@ -337,7 +369,7 @@ def test_a_bundle_is_added_answers_a_call_and_is_removed_as_a_whole(cli: CliRunn
 
     assert removed.code == 0
     assert entries(cli) == {}
-    assert list((data / "dynamic-mcp" / "bundles").iterdir()) == []
+    assert list(data.iterdir()) == []
 
 
 def test_another_digest_than_the_one_that_was_given_changes_nothing(cli: CliRunner, data: Path) -> None:
@@ -385,13 +417,13 @@ def test_a_replaced_bundle_leaves_no_files(cli: CliRunner, data: Path) -> None:
     add(cli, archive(manifest()), "--yes", code=2)
     add(cli, archive(manifest(version="2")), "--yes", "--replace")
 
-    [left] = (data / "dynamic-mcp" / "bundles").iterdir()
+    [left] = data.iterdir()
     assert left.name == entries(cli)["weather"]["x-bundle"]["folder"] != first
 
 
 @pytest.mark.parametrize("folder", ["..", "../../home", "", "/", 5, None, "0" * 15])
 def test_an_entry_that_names_another_folder_deletes_nothing(cli: CliRunner, data: Path, folder: Json) -> None:
-    kept = data / "dynamic-mcp" / "bundles" / ("0" * 15)
+    kept = data / ("0" * 15)
     kept.mkdir(parents=True)
     cli.configure({"weather": {"command": "x", "x-bundle": {"folder": folder}}})
 

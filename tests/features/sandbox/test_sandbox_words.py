@@ -86,12 +86,26 @@ def test_a_variable_that_is_not_set_keeps_the_server_from_starting() -> None:
     assert upstream == Broken("mcpServers.notes.sandbox.write[0]: `${NOT_SET}` is not set")
 
 
-@pytest.mark.parametrize("platform", ["darwin", "win32"])
-def test_another_system_refuses_and_says_what_is_missing(platform: str) -> None:
-    upstream = upstream_of({"command": "x", "sandbox": "write"}, platform=platform)
+@pytest.mark.parametrize(
+    ("platform", "words", "needed"),
+    [
+        ("darwin", "write", "it needs Linux, or a `container`"),
+        ("win32", "write", "it needs Linux, such as the Windows Subsystem for Linux"),
+        ("win32", {"container": "image"}, "it needs Linux, such as the Windows Subsystem for Linux"),
+    ],
+)
+def test_another_system_refuses_and_says_what_is_missing(platform: str, words: Json, needed: str) -> None:
+    upstream = upstream_of({"command": "x", "sandbox": words}, platform=platform)
     assert isinstance(upstream, Broken)
-    assert "it needs Linux, or a `container`" in upstream.reason
-    assert confinement_of({"command": "x", "sandbox": {"best_effort": True}}, platform=platform) is None
+    assert upstream.reason.endswith(f"this system has no sandbox that dynamic-mcp can use: {needed}")
+    best_effort = {**(words if isinstance(words, dict) else {}), "best_effort": True}
+    assert confinement_of({"command": "x", "sandbox": best_effort}, platform=platform) is None
+
+
+def test_macos_runs_a_program_in_a_container() -> None:
+    confinement = confinement_of({"command": "x", "sandbox": {"container": "image"}}, platform="darwin")
+    assert confinement is not None
+    assert confinement.container == "image"
 
 
 @pytest.mark.parametrize(
