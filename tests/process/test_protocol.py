@@ -59,6 +59,9 @@ async def test_servers_that_hang_and_crash_empty_no_list(tmp_path: Path) -> None
     }
     async with serving(tmp_path, servers) as program:
         before = (await program.request("resources/list"))["result"]
+        while len(before["resources"]) < 8:  # a server has taken its time to connect
+            await program.hears("notifications/resources/list_changed")
+            before = (await program.request("resources/list"))["result"]
         await program.call("crashed", "crash")
         after = (await program.request("resources/list"))["result"]
         assert after["resources"] == before["resources"]

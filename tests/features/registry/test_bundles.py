@@ -345,7 +345,10 @@ def real_bundle() -> bytes:
     return archive(manifest(server=server, user_config={"key": SETTINGS["key"]}), files)
 
 
-def test_a_bundle_is_added_answers_a_call_and_is_removed_as_a_whole(cli: CliRunner, data: Path) -> None:
+def test_a_bundle_is_added_answers_a_call_and_is_removed_as_a_whole(
+    cli: CliRunner, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     cli.configure({})
     content = real_bundle()
     (cli.folder / "secret").write_text("sk-do-not-show-this\n")
@@ -353,7 +356,7 @@ def test_a_bundle_is_added_answers_a_call_and_is_removed_as_a_whole(cli: CliRunn
     done = add(cli, content, "--yes", "--set", f"key=@{cli.folder / 'secret'}")
 
     assert hashlib.sha256(content).hexdigest() in done.err
-    assert "runs: python3" in done.err
+    assert f"runs: {'python' if sys.platform == 'win32' else 'python3'} " in done.err
     assert "sk-do-not" not in done.err + done.out + cli.config.read_text()
     entry = entries(cli)["weather"]
     [folder] = data.iterdir()

@@ -15,6 +15,7 @@ from dynamic_mcp.features.sandbox.confinement import SandboxConfinement
 from tests.program import Json
 
 HOME = "/home/me"
+POSIX_PATHS = pytest.mark.posix_only("the paths of the expectation are those of POSIX; Windows has no sandbox")
 
 
 def confinement_of(server: Json, settings: Json = None, *, platform: str = "linux") -> SandboxConfinement | None:
@@ -46,6 +47,7 @@ def test_strict_confines_reading_and_the_network_too() -> None:
     assert confinement_of({"command": "x", "sandbox": "strict"}) == expected
 
 
+@POSIX_PATHS
 def test_an_object_confines_what_it_names() -> None:
     words = {
         "read": ["~/docs", "here"],
@@ -61,6 +63,7 @@ def test_an_object_confines_what_it_names() -> None:
     )
 
 
+@POSIX_PATHS
 def test_the_default_is_for_all_programs_and_a_server_can_leave_it() -> None:
     defaults = {"defaults": {"sandbox": "write"}, "roots": ["~/work", "file:///srv", "https://example.com"]}
     expected = SandboxConfinement("notes", HOME, roots=("/home/me/work", "/srv", ""))
@@ -69,6 +72,7 @@ def test_the_default_is_for_all_programs_and_a_server_can_leave_it() -> None:
     assert confinement_of({"command": "x", "sandbox": {"enabled": False}}, defaults) is None
 
 
+@POSIX_PATHS
 def test_a_command_line_program_writes_in_its_roots() -> None:
     cli = {"use": "git", "commands": ["status"], "cwd": {"roots": ["~/work"]}}
     confinement = confinement_of({"cli": cli, "sandbox": "strict"})
