@@ -67,8 +67,9 @@ LAUNCHER
 part=(tests/config tests/system tests/mcp_wire tests/groups tests/tools tests/session tests/importer/test_cases.py
   tests/upstream/test_{batch,job}.py tests/face/test_{listener,shared_daemon,window}.py
   tests/features/audit/test_{keeper,log,recorder}.py tests/features/approvals/test_store.py tests/oauth/test_store.py
-  tests/features/{guards,limits,overrides} tests/test_scripts_example.py
-  tests/process/test_{http,protocol,reload}.py tests/cli/test_call.py tests/cli/test_completion.py)
+  tests/features/{guards,limits,overrides} tests/features/registry/test_bundles.py
+  tests/features/sandbox/test_sandbox_words.py tests/host/test_signals.py tests/test_scripts_example.py
+  tests/process/test_{console,http,protocol,reload}.py tests/cli/test_call.py tests/cli/test_completion.py)
 
 # in a directory that is new: pytest's own, which it makes and removes by number, is not always closed at the end
 [ "${1:-}" = --python ] || rm -rf "$WINEPREFIX/drive_c/tests"

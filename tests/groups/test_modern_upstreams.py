@@ -220,7 +220,8 @@ async def silent_program(log: Path, store: CatalogStore) -> AsyncIterator[LoneGr
     """Run a group for a modern client, whose program says nothing to what it does not know."""
     args = (str(UPSTREAMS / "eras.py"), "silent", str(log))
     command = Program(command=sys.executable, args=args, env={**os.environ}, cwd=None)
-    config = group_config("up", upstream=command, eager=True, timeouts=Timeouts(1, 5, 5, 5))
+    connect_s = 5 if sys.platform == "win32" else 1  # programs start slowly under Wine
+    config = group_config("up", upstream=command, eager=True, timeouts=Timeouts(connect_s, 5, 5, 5))
     watcher = Watcher()
     group = LoneGroup(config, watcher, catalog_store=store)
     group.client.hello = ClientInfo(MODERN)
