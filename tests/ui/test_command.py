@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
 import stat
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -17,6 +16,7 @@ from tests import own_process
 from tests.http_program import serving_http
 from tests.own_process import DEVNULL, PIPE
 from tests.program import BOUND_S, Json
+from tests.signals import interrupt
 from tests.ui.site import Document
 from tests.web import web_client
 
@@ -64,7 +64,7 @@ async def test_it_serves_the_page_itself_where_nothing_runs_until_it_is_interrup
     async with asyncio.timeout(BOUND_S):
         link = (await process.stdout.readline()).decode().strip()
         page = await visit(link)
-        process.send_signal(signal.SIGINT)
+        interrupt(process.pid)
         await process.communicate()
 
         assert "files" in page.text
@@ -82,7 +82,7 @@ async def test_the_address_that_it_serves_by_itself_is_no_way_to_the_servers(tmp
         headers = {"accept": "application/json, text/event-stream"}
         answer = await web.post(f"http://{parts.netloc}/mcp", json=hello, headers=headers)
         elsewhere = await web.get(f"http://{parts.netloc}/ui", headers={"host": "evil.example"})
-        process.send_signal(signal.SIGINT)
+        interrupt(process.pid)
         await process.communicate()
         await process.wait()
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.config.read import read
+from dynamic_mcp.system.shell import quote
 from dynamic_mcp.ui.config_view import ConfigSection
 from dynamic_mcp.ui.now import NowSection
 from tests.fakes import Json
@@ -65,7 +66,12 @@ async def test_what_is_masked_means_unchanged(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "entry", "effect", "command"),
     [
-        ("three", {"command": "three", "args": ["a b"]}, "Added three", "add three -c {file} -- three 'a b'"),
+        (
+            "three",
+            {"command": "three", "args": ["a b"]},
+            "Added three",
+            "add three -c {file} -- three " + quote("a b"),
+        ),
         ("far", {"url": "https://far.example/mcp"}, "Added far", "add far -c {file} --url https://far.example/mcp"),
         ("two", None, "Removed two", "remove two -c {file}"),
         ("two", {"command": "two", "enabled": False}, "Removed two", "disable two -c {file}"),

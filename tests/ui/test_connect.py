@@ -28,6 +28,7 @@ from dynamic_mcp.proxy.client_group import ViewedGroup
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.request import Event, Observer, Observers
 from dynamic_mcp.proxy.search import SearchExplanation
+from dynamic_mcp.system.shell import quote
 from dynamic_mcp.ui.connect import ConnectSection
 from dynamic_mcp.ui.now import NowSection
 from dynamic_mcp.ui.own_tokens import OwnTokens
@@ -115,7 +116,7 @@ async def test_a_profile_is_a_part_of_the_url_and_of_the_command(tmp_path: Path)
         browser = await site.local_user()
         page = await browser.get("/ui/connect/claude?profile=re+view")
         assert "http://127.0.0.1:8808/mcp/profile/re%20view" in page.text
-        assert "--profile 're view'" in page.text
+        assert quote("--profile", "re view") in page.text
         assert "profile/nothing" not in (await browser.get("/ui/connect/claude?profile=nothing")).text
 
 
@@ -305,7 +306,7 @@ async def test_the_local_user_logs_in_in_the_browser_and_forgets_the_login(tmp_p
     async with AuthServer() as server, login_site(tmp_path, remote(server.mcp_url)) as site:
         notes, browser = Notes(site), await site.local_user()
         await _connect(site, browser)
-        assert site.proxy.groups["far"].state is State.NEEDS_LOGIN
+        await until(lambda: site.proxy.groups["far"].state is State.NEEDS_LOGIN)
         assert "1 server needs you to log in" in (await browser.get("/ui")).text
         page = await browser.act("/ui/connect/logins/begin", {"group": "far"})
         (link,) = page.document.find("a", rel="noopener noreferrer")

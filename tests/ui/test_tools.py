@@ -16,6 +16,7 @@ from dynamic_mcp.config.ui import Ui
 from dynamic_mcp.errors import Unreachable
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.system.shell import quote
 from dynamic_mcp.ui.argument_form import key_of
 from tests.fakes import (
     BOUND_S,
@@ -249,10 +250,8 @@ async def test_a_form_becomes_the_arguments_of_a_call(tmp_path: Path) -> None:
         assert sent_arguments(one) == {"a": 12345678901234567890, "how": "fast", "tags": ["one", "two"]}
         assert "Result" in result.text
         assert "12345678901234567890" in result.text
-        assert (
-            'dynamic-mcp call desk add \'{"a":12345678901234567890,"how":"fast","tags":["one","two"]}\''
-            in result.text
-        )
+        arguments = '{"a":12345678901234567890,"how":"fast","tags":["one","two"]}'
+        assert quote("dynamic-mcp", "call", "desk", "add", arguments) in result.text
 
 
 async def test_a_page_says_what_a_tool_is_and_which_arguments_it_takes(tmp_path: Path) -> None:
@@ -468,7 +467,7 @@ async def test_a_resource_is_read(tmp_path: Path) -> None:
         page = await use(browser, path, {})
 
         assert "read desk://a b/ü" in page.text
-        assert "dynamic-mcp read 'desk://a b/ü' --group desk" in page.text
+        assert quote("dynamic-mcp", "read", "desk://a b/ü", "--group", "desk") in page.text
         assert one.heard("resources/read")[-1]["params"]["uri"] == "desk://a b/ü"
 
 
