@@ -42,10 +42,11 @@ async def _serve(
             if notifier is not None:
                 notifier.ready(f"serving over HTTP at {serving.http.url}")
             await ended.wait()
+            ended_at = loop.time()
             if notifier is not None:
                 notifier.stopping()
             await serving.http.finish(FINISH_AFTER_SIGNAL_S if signals.is_urgent else None)
-            await serving.end_servers(loop.time())
+            await serving.end_servers(ended_at if signals.is_urgent else loop.time())
     log.info("stopped serving")
 
 
