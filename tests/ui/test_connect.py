@@ -342,10 +342,10 @@ async def test_a_person_does_not_see_the_server_of_their_namesake_of_another_iss
         namesake = Client(site.proxy, authentication=Authentication(Principal("https://other.example", "eve"), "jwt"))
         await namesake.initialize()
         await namesake.call("far", "echo")
+        await until(lambda: any(each.state is State.WAITING for each in site.proxy.groups))
 
         page = await (await site.person("eve")).get("/ui")
 
-        assert any(each.state is State.WAITING for each in site.proxy.groups)
         assert "refuses connections" not in page.text
 
 
