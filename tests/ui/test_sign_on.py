@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -23,8 +25,8 @@ class LoginServer:
     """The login server in the same process, at whose pages a reverse proxy says that this is Ann."""
 
     def __init__(self, site: Site, folder: Path) -> None:
-        provider = LoginProvider(LOGIN, HTTP, folder / "logins.db", forwarded, now=lambda: site.now)
-        self.chain = AuthChain([provider])
+        self.provider = LoginProvider(LOGIN, HTTP, folder / "logins.db", forwarded, now=lambda: site.now)
+        self.chain = AuthChain([self.provider])
         site.service.configure(site.config, HTTP, self.chain, ORIGIN)
         self._cookies = ""
 
@@ -53,6 +55,17 @@ class LoginServer:
         return await page(PageRequest(RequestHead(method, target, headers, peer="127.0.0.1"), body))
 
 
+@contextlib.asynccontextmanager
+async def signing_on(folder: Path) -> AsyncIterator[tuple[Site, LoginServer]]:
+    """Provide a page with a login server."""
+    async with site_of(folder) as site:
+        server = LoginServer(site, folder)
+        try:
+            yield site, server
+        finally:
+            await server.provider.close()
+
+
 async def log_in(server: LoginServer, browser: Browser) -> Answer:
     begun = await browser.get("/ui/login/sign-on")
     assert begun.status == 303, begun.text
@@ -66,8 +79,8 @@ def browser_of(site: Site) -> Browser:
 
 
 async def test_a_person_logs_in_with_their_account_and_stays_logged_in_by_the_refresh_token(tmp_path: Path) -> None:
-    async with site_of(tmp_path) as site:
-        server, browser = LoginServer(site, tmp_path), browser_of(site)
+    async with signing_on(tmp_path) as (site, server):
+        browser = browser_of(site)
         assert "Log in with your account" in (await browser.get("/ui")).text
 
         assert (await log_in(server, browser)).headers["location"] == "/ui"
@@ -81,8 +94,8 @@ async def test_a_person_logs_in_with_their_account_and_stays_logged_in_by_the_re
 
 
 async def test_a_login_ends_where_the_login_server_ends_it(tmp_path: Path) -> None:
-    async with site_of(tmp_path) as site:
-        server, browser = LoginServer(site, tmp_path), browser_of(site)
+    async with signing_on(tmp_path) as (site, server):
+        browser = browser_of(site)
         await log_in(server, browser)
 
         site.now += LOGIN.refresh_ttl_s + LOGIN.access_ttl_s + 1
@@ -91,8 +104,8 @@ async def test_a_login_ends_where_the_login_server_ends_it(tmp_path: Path) -> No
 
 
 async def test_a_login_that_is_renewed_is_kept_whatever_was_asked(tmp_path: Path) -> None:
-    async with site_of(tmp_path) as site:
-        server, browser = LoginServer(site, tmp_path), browser_of(site)
+    async with signing_on(tmp_path) as (site, server):
+        browser = browser_of(site)
         await log_in(server, browser)
         for ask in (
             lambda: browser.stream("/ui/events"),
@@ -107,8 +120,8 @@ async def test_a_login_that_is_renewed_is_kept_whatever_was_asked(tmp_path: Path
 
 
 async def test_an_answer_to_a_login_that_another_browser_has_begun_is_refused(tmp_path: Path) -> None:
-    async with site_of(tmp_path) as site:
-        server, mine, other = LoginServer(site, tmp_path), browser_of(site), browser_of(site)
+    async with signing_on(tmp_path) as (site, server):
+        mine, other = browser_of(site), browser_of(site)
         theirs = await server.allow((await other.get("/ui/login/sign-on")).headers["location"])
         await mine.get("/ui/login/sign-on")
 
@@ -120,8 +133,8 @@ async def test_an_answer_to_a_login_that_another_browser_has_begun_is_refused(tm
 
 
 async def test_a_login_that_is_refused_says_so_and_can_begin_again(tmp_path: Path) -> None:
-    async with site_of(tmp_path) as site:
-        server, browser = LoginServer(site, tmp_path), browser_of(site)
+    async with signing_on(tmp_path) as (site, server):
+        browser = browser_of(site)
         begun = await browser.get("/ui/login/sign-on")
         state = dict(parse_qsl(urlsplit(begun.headers["location"]).query))["state"]
 
