@@ -225,6 +225,8 @@ def _judge(attestation: _Attestation, integrity: str, authorities: bytes | None)
     try:
         digests = _digests_of(integrity)
         statement = check_envelope(_envelope_of(attestation.bundle), digests, authorities)
+        if not statement.kind.startswith(_PROVENANCE):
+            raise BadAttestation("what is signed does not say where the package was built")
         claims = _claims_of(statement.body)
         _compare(statement, claims)
     except BadAttestation as exc:
@@ -293,6 +295,8 @@ def _repository_of(uri: object) -> str:
 
 def _compare(statement: SignedStatement, claims: Mapping[str, str]) -> None:
     """Compare what a statement says with what its certificate does. Raises BadAttestation."""
+    if not statement.repository:
+        raise BadAttestation("its certificate does not say from which repository it is")
     vouched_for = (
         ("repository", statement.repository),
         ("commit", statement.commit),
@@ -301,8 +305,6 @@ def _compare(statement: SignedStatement, claims: Mapping[str, str]) -> None:
     for what, vouched in vouched_for:
         if vouched and claims[what] and claims[what].rstrip("/").lower() != vouched.rstrip("/").lower():
             raise BadAttestation(f"it names another {what} than the certificate that signs it")
-    if not statement.repository:
-        raise BadAttestation("its certificate does not say from which repository it is")
 
 
 async def _check_signature(

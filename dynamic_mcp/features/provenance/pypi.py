@@ -31,6 +31,8 @@ EARLIER = 10
 _SIMPLE = {"accept": "application/vnd.pypi.simple.v1+json"}
 _INTEGRITY = {"accept": "application/vnd.pypi.integrity.v1+json, application/json"}
 _MOST_ATTESTATIONS = 20
+# Others are about a file, too, but do not say who has built or published it.
+_KINDS = ("https://docs.pypi.org/attestations/publish/", "https://slsa.dev/provenance/")
 # PEP 440, as far as it is needed to put versions in order.
 _VERSION = re.compile(
     r"v?(?:(?P<epoch>\d{1,9})!)?(?P<numbers>\d{1,20}(?:\.\d{1,20}){0,20})"
@@ -244,7 +246,8 @@ async def _read_provenance(
     provenance = decode_answer(body, _Provenance, source)
     pairs = [(bundle.publisher, each) for bundle in provenance.attestation_bundles for each in bundle.attestations]
     digests = {name: text.lower() for name, text in file.hashes.items() if name == "sha256" and isinstance(text, str)}
-    return tuple(_judge(*pair, digests, authorities) for pair in pairs[:_MOST_ATTESTATIONS])
+    judged = (_judge(*pair, digests, authorities) for pair in pairs[:_MOST_ATTESTATIONS])
+    return tuple(each for each in judged if each is not None)
 
 
 def _judge(
@@ -252,7 +255,8 @@ def _judge(
     attestation: _PyAttestation,
     digests: Mapping[str, str],
     authorities: bytes | None,
-) -> Attested:
+) -> Attested | None:
+    """Return what an attestation shows; None if it holds and does not say where the file is from."""
     try:
         if not digests:
             raise BadAttestation("the index names no digest of the file that it could be about")
@@ -262,6 +266,8 @@ def _judge(
             certificate=decode_base64(attestation.verification_material.certificate),
         )
         statement = check_envelope(envelope, digests, authorities)
+        if not statement.kind.startswith(_KINDS):
+            return None
         _compare(publisher, statement)
     except BadAttestation as exc:
         return Attested(state=CheckState.FAILED, flaw=str(exc))

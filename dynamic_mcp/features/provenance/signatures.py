@@ -2,6 +2,7 @@
 
 Checked: the signature of the envelope by the key of the certificate, the digest that it is about, and that
 Sigstore's authority, whose certificates come with this program, has issued the certificate and says in it who signed.
+A repository counts only if the site that it is on has named it: other issuers say what their users tell them.
 Not checked: that the signature was made in the ten minutes in which the certificate was valid, for which the log of
 Sigstore vouches.
 DSSE: https://github.com/secure-systems-lab/dsse/blob/master/protocol.md; the extensions of the certificates:
@@ -29,6 +30,7 @@ from dynamic_mcp.features.provenance.asking import parse_object
 
 GITHUB_ISSUER = "https://token.actions.githubusercontent.com"
 STATEMENT_TYPE = "application/vnd.in-toto+json"
+_STATEMENT = "https://in-toto.io/Statement/"
 _FULCIO = "1.3.6.1.4.1.57264.1"
 _MOST_SUBJECTS = 1000
 _MOST_CHARACTERS = 2000
@@ -42,10 +44,12 @@ class BadAttestation(Exception):
 class SignedStatement(Struct, frozen=True):
     """A statement whose signature holds, and who signed it by the certificate.
 
-    Only if Sigstore's authority has issued the certificate (`is_from_sigstore`), that is more than a claim.
+    Only if Sigstore's authority has issued the certificate (`is_from_sigstore`), that is more than a claim. `kind` is
+    what it states: where a file was built, or anything else that someone may sign about it, such as a scan.
     """
 
     body: Mapping[str, object]
+    kind: str
     signer: str
     issuer: str
     repository: str
@@ -73,14 +77,15 @@ def check_envelope(
     certificate = _load_certificate(envelope.certificate)
     _verify(_key_of(certificate), envelope.signature, _encode(envelope), "it was not signed by its certificate")
     body = parse_object(envelope.payload)
-    if body is None:
+    if body is None or envelope.payload_type != STATEMENT_TYPE or not _text(body.get("_type")).startswith(_STATEMENT):
         raise BadAttestation("it signs something else than a statement")
     _check_subject(body, digests)
     issuer = _extension(certificate, 8) or _extension(certificate, 1)
     older = _extension(certificate, 5) if issuer == GITHUB_ISSUER else ""  # of certificates of before 2023-09
-    repository = _extension(certificate, 12) or (older and f"https://github.com/{older}")
+    repository = _vouched(_extension(certificate, 12) or (older and f"https://github.com/{older}"), issuer)
     return SignedStatement(
         body=body,
+        kind=_text(body.get("predicateType")),
         signer=_signer(certificate),
         issuer=issuer,
         repository=repository,
@@ -190,6 +195,17 @@ def _extension(certificate: x509.Certificate, number: int) -> str:
     if number >= 8:
         data = _text_of_der(data)
     return data[:_MOST_CHARACTERS].decode(errors="replace")
+
+
+def _vouched(repository: str, issuer: str) -> str:
+    """Return a repository if its own site has issued the identity of the signer; else nothing."""
+    is_of_github = issuer == GITHUB_ISSUER or issuer.startswith(f"{GITHUB_ISSUER}/")  # of an enterprise
+    home = "https://github.com" if is_of_github else issuer.rstrip("/")
+    return repository if issuer and repository.lower().startswith(f"{home.lower()}/") else ""
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _workflow(uri: str, repository: str) -> str:

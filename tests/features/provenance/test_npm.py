@@ -115,6 +115,27 @@ def other_workflow(fake: FakePackages) -> Any:
     return attested_by(fake, fake.authority, workflow=".github/workflows/other.yml")
 
 
+def scan(fake: FakePackages) -> Any:
+    """Return what a project has signed about a package that it has not built."""
+    digest = hashlib.sha512(f"{NAME}@1.0.0".encode()).hexdigest()
+    scanned = state("x", {"sha512": digest}, "https://in-toto.io/attestation/vulns/v0.2", {"result": "harmful"})
+    return npm_attestations([bundle(fake.authority.signer(), scanned)])
+
+
+def other_issuer(fake: FakePackages) -> Any:
+    return attested_by(fake, fake.authority, issuer="https://oidc.codefresh.io")
+
+
+def no_statement(fake: FakePackages) -> Any:
+    signer, payload = fake.authority.signer(), statement()
+    made = bundle(signer, payload)
+    made["dsseEnvelope"] |= {
+        "payloadType": "text/plain",
+        "signatures": [{"sig": base64.b64encode(signer.sign(payload, "text/plain")).decode()}],
+    }
+    return npm_attestations([made])
+
+
 def no_bundle(fake: FakePackages) -> Any:
     return {"attestations": [{"predicateType": SLSA, "bundle": {}}]}
 
@@ -147,6 +168,9 @@ def silent_certificate(fake: FakePackages) -> Any:
         (other_commit, "it names another commit than the certificate that signs it"),
         (other_workflow, "it names another workflow than the certificate that signs it"),
         (silent_certificate, "its certificate does not say from which repository it is"),
+        (scan, "what is signed does not say where the package was built"),
+        (other_issuer, "its certificate does not say from which repository it is"),
+        (no_statement, "it signs something else than a statement"),
         (no_bundle, "it is no bundle with a certificate and a signature"),
         (no_base64, "it has something that is not base64"),
         (certificate_of_rubbish, "its certificate cannot be read"),

@@ -53,6 +53,21 @@ async def test_an_attestation_that_does_not_hold_is_an_error(
     assert f"has an attestation that does not hold: {why}" in error.what
 
 
+async def test_what_else_is_signed_about_a_file_does_not_say_where_it_is_from(fake: FakePackages) -> None:
+    scanned = state(FILE, {"sha256": hashlib.sha256(FILE.encode()).hexdigest()}, "https://example.com/scan/v1", {})
+    fake.publish_pypi(NAME, "1.0.0", provenance=pypi_provenance(fake.authority.signer(), scanned))
+    findings = await look(fake, f"uvx {NAME}")
+    assert worries(findings) == []
+    assert "attested to be built" not in " ".join(texts(findings, Level.OK))
+
+
+async def test_a_repository_counts_only_if_its_own_site_names_it(fake: FakePackages) -> None:
+    made = attested(fake, kind="Other", signer={"issuer": "https://oidc.codefresh.io"})
+    fake.publish_pypi(NAME, "1.0.0", provenance=made)
+    findings = await look(fake, f"uvx {NAME}")
+    assert f"built from `{REPOSITORY}`" not in " ".join(each.what for each in findings)
+
+
 async def test_another_publisher_and_a_lost_attestation_are_warnings(fake: FakePackages) -> None:
     fake.publish_pypi(NAME, "1.0.0", days=90, is_attested=True)
     fake.publish_pypi(NAME, "1.1.0", days=80, is_attested=True, repository="evil/weather")
