@@ -55,7 +55,8 @@ def npm_source(use: PackageUse, environment: Mapping[str, str], cwd: Path | None
     flag = next(option_values(use.options, "--registry"), "")
     url = settings.get(f"{scope}:registry", "") if scope else ""
     url = (url or flag or settings.get("registry", "") or NPM).rstrip("/")
-    return PackageSource(url, _npm_headers(url, settings))
+    source = _without_user(url)
+    return PackageSource(source.url, {**source.headers, **_npm_headers(source.url, settings)})
 
 
 def python_sources(use: PackageUse, environment: Mapping[str, str]) -> list[PackageSource]:
@@ -189,7 +190,7 @@ def _without_user(url: str) -> PackageSource:
         host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or ""
         place = f"{host}:{parts.port}" if parts.port else host
     except ValueError:
-        return PackageSource(url)
+        return PackageSource(url.rpartition("@")[2])
     plain = parts._replace(netloc=place, query="", fragment="").geturl().rstrip("/")
     if parts.username is None:
         return PackageSource(plain)

@@ -78,6 +78,12 @@ def test_a_user_in_the_url_of_an_index_becomes_a_header_and_is_not_in_its_url() 
     (source,) = python_sources(use_of("uvx x"), environment)
     assert source.url == "https://r.example:8443/simple"
     assert source.headers == {"authorization": "Basic YWRhOnBAc3M="}
+    environment = {"HOME": "/nonexistent", "npm_config_registry": "https://ada:p%40ss@r.example:8443/npm/"}
+    registry = npm_source(use_of("npx x"), environment, None)
+    assert registry.url == "https://r.example:8443/npm"
+    assert registry.headers == source.headers
+    (broken,) = python_sources(use_of("uvx x"), {"HOME": "/nonexistent", "UV_INDEX_URL": "https://a:s3cret@[x/"})
+    assert "s3cret" not in broken.url
 
 
 @pytest.mark.parametrize(
