@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from math import isfinite
 from typing import Any, cast
 from urllib.parse import unquote, urljoin, urlsplit
 
@@ -186,7 +187,19 @@ def _read_yaml(data: bytes) -> Json:
     from ruamel.yaml.constructor import SafeConstructor
 
     class _Constructor(SafeConstructor):
-        """Leaves dates the texts that they are in JSON, too."""
+        """Leaves dates the texts that they are in JSON, too, and bounds what merges (`<<`) copy."""
+
+        parts_left = _MAX_PARTS
+
+        def flatten_mapping(self, node: Any) -> None:  # Any: the library has no type for it here
+            self._count(node)
+            super().flatten_mapping(node)
+            self._count(node)
+
+        def _count(self, node: Any) -> None:
+            self.parts_left -= len(node.value) + 1
+            if self.parts_left < 0:
+                raise BadDocument("has too many parts once its YAML merges are written out")
 
     _Constructor.add_constructor("tag:yaml.org,2002:timestamp", SafeConstructor.construct_yaml_str)
     yaml = YAML(typ="safe")
@@ -227,9 +240,11 @@ def _as_json(value: object, left: Iterator[int], depth: int) -> object:
             return {_key(name): _as_json(each, left, depth + 1) for name, each in value.items()}
         case list():
             return [_as_json(each, left, depth + 1) for each in value]
-        case None | bool() | int() | float() | str():
+        case None | bool() | int() | str():
             return value
-    return str(value)
+        case float() if isfinite(value):
+            return value
+    return str(value)  # JSON has no such numbers
 
 
 def _key(name: object) -> str:

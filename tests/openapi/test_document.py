@@ -13,6 +13,10 @@ from tests.fakes import Json
 TREE: Json = {"openapi": "3.1.0", "info": {"title": "It", "version": "1"}, "paths": {}}
 # Nine times as many parts with each line.
 ALIASES = b"a: &a [1]\n" + b"".join(b"%c: &%c [%s]\n" % (n, n, b",".join([b"*%c" % (n - 1)] * 9)) for n in b"bcdefgh")
+# The same by merges, which copy the members that they name.
+MERGES = b"a: &a {x: 1}\n" + b"".join(
+    b"%c: &%c {<<: [%s]}\n" % (n, n, b",".join([b"*%c" % (n - 1)] * 9)) for n in b"bcdefghi"
+)
 
 
 def test_json_and_yaml_are_read_alike() -> None:
@@ -21,11 +25,14 @@ def test_json_and_yaml_are_read_alike() -> None:
 
 
 def test_what_yaml_has_and_json_lacks_becomes_text_or_is_written_out() -> None:
-    text = "openapi: 3.0.3\nx-day: 2026-01-02\nx-a: &a {b: 1}\nx-c: *a\nx-d: {<<: *a, e: 2}\n"
+    text = (
+        "openapi: 3.0.3\nx-day: 2026-01-02\nx-a: &a {b: 1}\nx-c: *a\nx-d: {<<: *a, e: 2}\nx-f: [.inf, .nan, 1e400]\n"
+    )
     tree = read_document(f"{text}paths: {{/x: {{get: {{responses: {{200: {{}}}}}}}}}}".encode()).tree
     assert tree["x-day"] == "2026-01-02"
     assert tree["x-c"] == {"b": 1}
     assert tree["x-d"] == {"b": 1, "e": 2}
+    assert tree["x-f"] == ["inf", "nan", "inf"]
     assert tree["paths"]["/x"]["get"]["responses"] == {"200": {}}
 
 
@@ -46,6 +53,7 @@ def test_what_yaml_has_and_json_lacks_becomes_text_or_is_written_out() -> None:
         (b"[" * 100_000, "is nested too deeply"),
         (b"a: &a [*a]\n", "too many parts"),
         (ALIASES, "too many parts"),
+        (MERGES, "too many parts"),
         (b"a: " + b"x" * (9 << 20), "has more than 8 MiB of YAML"),
     ],
 )  # fmt: skip
