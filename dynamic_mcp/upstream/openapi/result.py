@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
@@ -30,6 +31,8 @@ _USEFUL = ("link", "location", "content-location", "content-range", "retry-after
 _NEVER_SHOWN = frozenset(
     ("connection", "content-length", "content-encoding", "date", "server", "set-cookie", "transfer-encoding")
 )
+# Python has more encodings, and takes hours for a long text in some of them, such as `punycode`.
+_CHARSET = re.compile(r"(us-)?ascii|big5|cp\d|euc|gb|hz|iso|johab|koi8|latin|mac|ms9|shift|s-?jis|tis|utf|windows")
 _LONGEST_HEADER = 2000
 _LONGEST_ERROR = 8000
 
@@ -53,8 +56,9 @@ class HttpResponse(Struct, frozen=True):
     def text(self) -> str:
         """Return the body as a text, whatever it is."""
         _, _, charset = self.headers.get("content-type", "").lower().partition("charset=")
+        charset = charset.partition(";")[0].strip(" \"'")
         try:
-            return self.body.decode(charset.strip(" \"'") or "utf-8", "replace")
+            return self.body.decode(charset if _CHARSET.match(charset) else "utf-8", "replace")
         except (LookupError, ValueError):
             return self.body.decode("utf-8", "replace")
 

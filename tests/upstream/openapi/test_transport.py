@@ -77,6 +77,16 @@ async def test_the_type_of_a_body_decides_what_it_becomes(tmp_path: Path, conten
             assert (base64.b64decode(content["data"]), content["mimeType"]) == (data, content_type)
 
 
+@pytest.mark.parametrize(
+    ("charset", "text"),
+    [("latin-1; x=y", "\\x65\xe9"), ("punycode", "\\x65\ufffd"), ("unicode_escape", "\\x65\ufffd")],
+)
+async def test_a_text_is_read_in_an_encoding_of_the_web(tmp_path: Path, charset: str, text: str) -> None:
+    """Others are no text, or take hours to read."""
+    reply = Reply(body=b"\\x65\xe9", content_type=f"text/plain; charset={charset}")
+    assert text_of(await answer_to(tmp_path, reply)) == text
+
+
 async def test_an_empty_answer_has_its_status(tmp_path: Path) -> None:
     result = await answer_to(tmp_path, Reply(status=204, body=b"", content_type=""))
     assert text_of(result) == "204 No Content"
