@@ -20,7 +20,6 @@ from dynamic_mcp.upstream.openapi.body import EncodedBody, write_body
 from dynamic_mcp.upstream.openapi.styles import Pairs, UnsendableArguments, refuse
 
 MAX_TARGET_BYTES = 64_000
-_MOST_PARTS = 10
 _COMBINING = ("allOf", "anyOf", "oneOf")
 _FIELD = re.compile(r"\{([^{}]*)\}")
 
@@ -139,16 +138,23 @@ def _write_body(form: CallForm, raw: Raw | None) -> EncodedBody | None:
     return write_body(body, raw, form.binary)
 
 
-def open_members(document: Document, schema: object, depth: int = 0) -> frozenset[str] | None:
-    """Return the names that the members of an object may have; None if any. Raises BadReference."""
+def open_members(document: Document, schema: object, seen: set[int] | None = None) -> frozenset[str] | None:
+    """Return the names that the members of an object may have; None if any. Raises BadReference.
+
+    `seen` are the ids of schemas whose members are counted: a few can refer to each other in billions of ways.
+    """
     found = document.resolve(schema)
+    seen = set() if seen is None else seen
+    if id(found) in seen:
+        return frozenset()
+    seen.add(id(found))
     rest = found.get("additionalProperties")
-    if rest is True or isinstance(rest, dict) or depth > _MOST_PARTS:
+    if rest is True or isinstance(rest, dict):
         return None
     names = set(as_object(found.get("properties")))
     parts = [part for key in _COMBINING if isinstance(each := found.get(key), list) for part in each]
     for part in parts:
-        inner = open_members(document, part, depth + 1)
+        inner = open_members(document, part, seen)
         if inner is None:
             return None
         names |= inner

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
+from dynamic_mcp.openapi.document import Document
 from dynamic_mcp.openapi.service import Selection, read_service
-from dynamic_mcp.upstream.openapi.request import HttpRequest, build_request
+from dynamic_mcp.upstream.openapi.request import HttpRequest, build_request, open_members
 from dynamic_mcp.upstream.openapi.styles import UnsendableArguments
 from dynamic_mcp.upstream.openapi.transport import make_call_form
 from tests.fakes import Json
@@ -177,6 +178,15 @@ def test_members_that_become_fields_are_those_of_the_schema_and_no_others() -> N
     for parameter, member in ((closed, "other"), (closed, "key"), (closed, "q"), (color, "key"), (color, "q")):
         with pytest.raises(UnsendableArguments, match=f"must not have the member `{member}`"):
             target(parameter, {member: "a"})
+
+
+def test_members_of_schemas_that_refer_to_each_other_in_billions_of_ways_are_found() -> None:
+    parts = {f"S{number}": {"allOf": [{"$ref": f"#/S{number + 1}"}] * 10} for number in range(9)}
+    tree = Document(
+        {"openapi": "3.1.0", **parts, "S9": {"properties": {"a": {}}}, "Round": {"allOf": [{"$ref": "#/Round"}]}}
+    )
+    assert open_members(tree, {"$ref": "#/S0"}) == frozenset({"a"})
+    assert open_members(tree, {"$ref": "#/Round"}) == frozenset()
 
 
 def test_an_address_that_is_too_long_is_refused() -> None:
