@@ -27,6 +27,9 @@ NAME_LENGTH = 64
 _DIGEST_LENGTH = 8
 BODY = "body"
 _MAX_OPERATIONS = 5000
+# Of all operations together: thousands of paths can refer to the same one, with a list of thousands.
+_MAX_PARTS = 500_000
+_PARTS = ("parameters", "tags", "security", "responses")
 _STYLES: Mapping[str, tuple[str, ...]] = {
     "path": ("simple", "label", "matrix"),
     "query": ("form", "spaceDelimited", "pipeDelimited", "deepObject"),
@@ -199,6 +202,7 @@ class _Reader:
         self.left_out: list[LeftOut] = []
         self._document = document
         self._hidden = hidden
+        self._parts_left = _MAX_PARTS
 
     def read(self) -> Iterator[Operation]:
         """Yield the operations that can be tools, in the order of the document."""
@@ -223,6 +227,7 @@ class _Reader:
 
     def _read_operation(self, path: str, method: str, item: Json) -> Operation:
         written = self._document.resolve(item[method])  # no document should, but many do
+        self._count(item, written)
         if method in _OTHER_METHODS:
             raise _Refusal(f"the method {method.upper()} is about the connection, not about the service")
         if written.get("servers") or item.get("servers"):
@@ -250,6 +255,14 @@ class _Reader:
         )
         accepts, headers = self._read_responses(written)
         return replace(operation, accepts=accepts, headers=headers)
+
+    def _count(self, item: Json, operation: Json) -> None:
+        """Raise _Refusal for an operation with which the document would have too much to read."""
+        lists = [item.get("parameters"), *(operation.get(each) for each in _PARTS)]
+        count = 1 + sum(len(each) for each in lists if isinstance(each, list | dict))
+        if count > self._parts_left:
+            raise _Refusal(f"the operations of this document have more than {_MAX_PARTS} parameters and responses")
+        self._parts_left -= count
 
     # --- parameters ------------------------------------------------------------------------------------
 

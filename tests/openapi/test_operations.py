@@ -317,6 +317,16 @@ def test_a_small_document_makes_no_endless_list_of_tools() -> None:
     assert len(made.tools) + len(made.left_out) == 400
 
 
+def test_an_operation_that_many_paths_refer_to_is_not_read_without_end() -> None:
+    parameters = [{"name": f"p{number}", "in": "query"} for number in range(30_000)]
+    paths = {f"/{number}": {"$ref": "#/components/pathItems/Large"} for number in range(1000)}
+    large = {"get": {"parameters": parameters, "responses": {}}}
+    made = read_operations(Document({**document(), "paths": paths, "components": {"pathItems": {"Large": large}}}))
+    assert len(made.operations) == 16
+    assert len(made.left_out) == 984
+    assert "have more than 500000 parameters and responses" in made.left_out[0].why
+
+
 def test_schemas_that_are_written_again_and_again_come_to_an_end() -> None:
     parts = [{"type": "object", "properties": {"a": {}}} for _ in range(2000)]
     body = {"content": {"application/json": {"schema": {"anyOf": parts}}}}
