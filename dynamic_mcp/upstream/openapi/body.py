@@ -78,14 +78,14 @@ def _write_field(body: Body, name: str, value: object) -> styles.Pairs:
 
 def _write_multipart(body: Body, value: object, binary: frozenset[str], boundary: str) -> bytes:
     """Return parts (RFC 7578), one for each member, or each item of one that is a list."""
-    parts = b""
+    parts = []
     for name, each in _members(value).items():
         for headers, data in _parts(body, name, each, is_binary=name in binary):
             if boundary.encode() in data:
                 refuse(BODY, "cannot be divided into parts; try again")
             head = "\r\n".join([f"--{boundary}", *headers])
-            parts += head.encode() + b"\r\n\r\n" + data + b"\r\n"
-    return parts + f"--{boundary}--\r\n".encode()
+            parts += [head.encode(), b"\r\n\r\n", data, b"\r\n"]
+    return b"".join((*parts, f"--{boundary}--\r\n".encode()))
 
 
 def _parts(body: Body, name: str, value: object, *, is_binary: bool) -> Iterator[tuple[list[str], bytes]]:
