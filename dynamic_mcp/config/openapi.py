@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from hashlib import sha256
-from http.cookies import SimpleCookie
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -67,7 +66,7 @@ def make_selection(remote: Remote, api: ApiDocument) -> Selection:
         slashes=api.slashes,
         headers=(*remote.headers, *(["authorization"] if has_login else [])),
         query=tuple(remote.query),
-        cookies=tuple(name for value in cookies for name in SimpleCookie(value)),
+        cookies=tuple(pair.partition("=")[0].strip() for value in cookies for pair in value.split(";")),
     )
 
 

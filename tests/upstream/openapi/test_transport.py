@@ -168,6 +168,20 @@ async def test_a_request_has_what_the_config_and_the_call_give(tmp_path: Path) -
     assert first.values("accept") == ["application/json;q=0.9, */*;q=0.8"]
 
 
+async def test_no_cookie_of_the_config_is_an_argument(tmp_path: Path) -> None:
+    """Also where it is beside one that the standard does not allow."""
+    parameters = [{"name": name, "in": "cookie", "schema": {}} for name in ("session", "path", "c")]
+    async with Mirror() as mirror:
+        headers = {"Cookie": "x[1]=y; path=a; session=mine"}
+        tree = document({**GET, "parameters": parameters})
+        async with serving(tmp_path, tree, mirror.origin, headers=headers) as client:
+            for name in ("session", "path"):
+                assert (await call(client, arguments={name: "other"}))["isError"]
+            assert mirror.received == []
+            assert not (await call(client, arguments={"c": "d"})).get("isError")
+            assert mirror.received[0].values("cookie") == ["x[1]=y; path=a; session=mine; c=d"]
+
+
 async def test_a_name_and_a_password_in_the_url_are_basic_authentication(tmp_path: Path) -> None:
     async with Mirror() as mirror:
         url = mirror.origin.replace("http://", "http://ann:p%40ss@")
