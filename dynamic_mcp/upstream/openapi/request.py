@@ -51,6 +51,13 @@ class CallForm(Struct, frozen=True):
 
 def build_request(form: CallForm, arguments: Mapping[str, Raw]) -> HttpRequest:
     """Return the request of a call. Raises UnsendableArguments."""
+    try:
+        return _build(form, arguments)
+    except RecursionError:  # writing goes deeper than reading
+        raise UnsendableArguments("the arguments are nested too deeply") from None
+
+
+def _build(form: CallForm, arguments: Mapping[str, Raw]) -> HttpRequest:
     operation = form.operation
     values = _read_arguments(operation, arguments)
     by_place: dict[str, list[tuple[Parameter, object]]] = {"path": [], "query": [], "header": [], "cookie": []}
