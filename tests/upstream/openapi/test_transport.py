@@ -170,7 +170,7 @@ async def test_a_request_has_what_the_config_and_the_call_give(tmp_path: Path) -
 
 async def test_no_cookie_of_the_config_is_an_argument(tmp_path: Path) -> None:
     """Also where it is beside one that the standard does not allow."""
-    parameters = [{"name": name, "in": "cookie", "schema": {}} for name in ("session", "path", "c")]
+    parameters: list[Json] = [{"name": name, "in": "cookie", "schema": {}} for name in ("session", "path", "c")]
     async with Mirror() as mirror:
         headers = {"Cookie": "x[1]=y; path=a; session=mine"}
         tree = document({**GET, "parameters": parameters})
