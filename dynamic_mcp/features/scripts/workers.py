@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import shutil
 import sys
 from collections.abc import AsyncIterator, Hashable
 from pathlib import Path
@@ -24,6 +25,7 @@ from dynamic_mcp.features.table import find_wrapper
 from dynamic_mcp.groups.limiter import Limiter
 from dynamic_mcp.system.clock import Clock
 from dynamic_mcp.system.task_set import TaskSet
+from dynamic_mcp.system.text import os_reason
 from dynamic_mcp.upstream.process.child import watch_process
 
 log = logging.getLogger(__name__)
@@ -70,6 +72,7 @@ class WorkerPool:
         self._places = Limiter(most or os.cpu_count() or 1, max_queued=sys.maxsize)
         self._pools: dict[bool, monty.AsyncMonty] = {}
         self._folder: TemporaryDirectory[str] | None = None  # with the file that starts confined workers
+        self._starter: Path | None = None  # this file
         self._opening = asyncio.Lock()
         self._spare: Worker | None = None
         self._keeping: asyncio.Task[None] | None = None  # the spare
@@ -149,9 +152,10 @@ class WorkerPool:
     async def _open_pool(self, *, is_confined: bool) -> monty.AsyncMonty:
         async with self._opening:
             pool = self._pools.get(is_confined)
+            starter = await asyncio.to_thread(self._wrap) if is_confined else None
             if pool is None:
                 pool = monty.AsyncMonty(
-                    binary_path=await asyncio.to_thread(self._wrap) if is_confined else None,
+                    binary_path=starter,
                     min_processes=0,
                     max_processes=self._places.limit + 1,  # with the spare
                     max_checkouts_per_worker=1,  # so that no script finds what another one has left
@@ -162,7 +166,19 @@ class WorkerPool:
             return pool
 
     def _wrap(self) -> str:
-        """Return the file that starts the interpreter confined. Raises CannotConfine."""
-        self._folder = TemporaryDirectory(prefix="dynamic-mcp-scripts-")
-        wrapped: str = find_wrapper().wrap(find_monty_binary(), Path(self._folder.name))
-        return wrapped
+        """Return the file that starts the interpreter confined, and write it if it is not there.
+
+        Systems remove what lies in their temporary directory unused for days. Raises CannotConfine.
+        """
+        if self._starter is not None and self._starter.exists():
+            return str(self._starter)
+        try:
+            if self._folder is None:
+                self._folder = TemporaryDirectory(prefix="dynamic-mcp-scripts-")
+            else:  # the pool knows it by this name, which may be another user's by now
+                shutil.rmtree(self._folder.name, ignore_errors=True)
+                Path(self._folder.name).mkdir(mode=0o700)
+            self._starter = Path(find_wrapper().wrap(find_monty_binary(), Path(self._folder.name)))
+        except OSError as exc:
+            raise CannotConfine(f"the file that starts it cannot be written: {os_reason(exc)}") from exc
+        return str(self._starter)

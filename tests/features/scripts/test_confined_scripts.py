@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,23 @@ def interpreter_below(pid: int) -> int:
     return pid
 
 
+def variables_of(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/environ").read_bytes()
+
+
+def clean(temporary: Path, *, whole: bool) -> None:
+    """Remove what lies in a temporary directory, or only a file of it."""
+    for folder in temporary.iterdir():
+        if whole:
+            shutil.rmtree(folder)
+        else:
+            (folder / "start").unlink()
+
+
+def modes_below(temporary: Path) -> list[int]:
+    return [each.stat().st_mode & 0o777 for each in temporary.iterdir()]
+
+
 def check_walls_of(pid: int) -> None:
     assert Path(f"/proc/{pid}/exe").readlink().name == "monty"
     root = Path(f"/proc/{pid}/root")
@@ -57,7 +76,10 @@ async def test_a_confined_script_computes_and_calls_tools() -> None:
 
 
 @can_confine
-async def test_a_confined_interpreter_sees_no_files_no_network_and_no_other_process() -> None:
+async def test_a_confined_interpreter_sees_no_files_no_network_no_variables_and_no_other_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("A_KEY_OF_A_SERVER", "s3cret")
     pool = WorkerPool(LoopClock(), most=1)
     try:
         async with pool.worker(CONFINED, "client") as worker:
@@ -66,11 +88,32 @@ async def test_a_confined_interpreter_sees_no_files_no_network_and_no_other_proc
             assert outer is not None
             pid = interpreter_below(outer)
             check_walls_of(pid)
+            assert not any(b"s3cret" in variables_of(each) for each in (pid, *children_of(outer)))
     finally:
         await pool.close()
     async with asyncio.timeout(SLOW_S):
         while os.path.exists(f"/proc/{pid}"):  # noqa: ASYNC110, ASYNC240, PTH110 - it ends after the other one
             await asyncio.sleep(0.01)
+
+
+@can_confine
+@pytest.mark.parametrize("whole", [True, False])
+async def test_scripts_run_on_after_the_system_has_cleaned_its_temporary_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, whole: bool
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    pool = WorkerPool(LoopClock(), most=1)
+    try:
+        async with pool.worker(CONFINED, "client") as worker:
+            await worker.session.feed_run("1")
+        clean(tmp_path, whole=whole)
+        for _ in range(3):  # one may have been started ahead
+            async with pool.worker(CONFINED, "client") as worker:
+                assert await worker.session.feed_run("1 + 1") == 2
+        assert modes_below(tmp_path) == [0o700]
+    finally:
+        await pool.close()
+    assert modes_below(tmp_path) == []
 
 
 @can_confine
