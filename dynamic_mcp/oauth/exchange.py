@@ -94,6 +94,8 @@ class Exchanges:
         """End the exchanges that run."""
         for credentials in (each for found in self._found.values() for each in found):
             credentials.close()
+        for issuer in self._issuers.values():
+            issuer.close()
         self._found.clear()
 
 
@@ -103,17 +105,27 @@ class _Issuer:
     def __init__(self, name: str, now: Callable[[], float]) -> None:
         self._name = name
         self._now = now
-        self._asking = asyncio.Lock()
+        self._discovery: asyncio.Task[_Endpoint] | None = None
         self._endpoint: _Endpoint | None = None
         self._until = float("-inf")
 
     async def find_endpoint(self) -> _Endpoint:
-        """Return the token endpoint. Raises DocumentError and MetadataError."""
-        async with self._asking:
-            if self._endpoint is None or self._now() >= self._until:
-                self._endpoint = await self._discover()
-                self._until = self._now() + _METADATA_S
+        """Return the token endpoint. Raises DocumentError and MetadataError.
+
+        All who wait share one request, and its failure: in turn, the last would wait as many times as long.
+        """
+        if self._endpoint is not None and self._now() < self._until:
             return self._endpoint
+        if self._discovery is None or self._discovery.done():
+            self._discovery = asyncio.create_task(self._discover(), name=f"metadata of {self._name}")
+        self._endpoint = await asyncio.shield(self._discovery)
+        self._until = self._now() + _METADATA_S
+        return self._endpoint
+
+    def close(self) -> None:
+        """End a request that runs."""
+        if self._discovery is not None:
+            self._discovery.cancel()
 
     async def _discover(self) -> _Endpoint:
         from dynamic_mcp.web.documents import open_documents

@@ -155,6 +155,19 @@ async def test_metadata_is_fetched_once_for_all_callers(desk: Desk) -> None:
     assert desk.issuer.count(OPENID) == 1
 
 
+async def test_all_who_wait_for_metadata_share_its_failure(desk: Desk) -> None:
+    names = [f"u-{number}" for number in range(8)]
+    for name in names:
+        desk.show(name)
+    desk.issuer.manners.metadata["issuer"] = "https://evil.example.com"
+
+    waiting = (desk.credentials(name).get_header() for name in names)
+    failures = await asyncio.gather(*waiting, return_exceptions=True)
+
+    assert all(isinstance(each, Unreachable) for each in failures)
+    assert desk.issuer.count(OPENID) == 1
+
+
 # --- the cache ---------------------------------------------------------------------------------------------
 
 
