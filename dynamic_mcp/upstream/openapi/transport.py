@@ -29,6 +29,7 @@ from dynamic_mcp.system.file_reader import read_bytes
 from dynamic_mcp.system.text import os_reason, pluralize
 from dynamic_mcp.upstream.endpoint import MAX_REDIRECTS, Headers, HttpEndpoint
 from dynamic_mcp.upstream.endpoint import is_same_origin as is_same_place
+from dynamic_mcp.upstream.mask import mask_secrets
 from dynamic_mcp.upstream.openapi.patterns import without_bad_patterns
 from dynamic_mcp.upstream.openapi.request import CallForm, HttpRequest, build_request, open_members
 from dynamic_mcp.upstream.openapi.result import HttpResponse, make_result, refusal
@@ -61,6 +62,7 @@ class ApiTransport(OwnTransport):
         self._query = "&".join(f"{encode(name)}={encode(value)}" for name, value in remote.query.items())
         self._service: ApiService
         self._tools: list[Json] = []
+        self._mask_query: Callable[[str], str] = str
         self._endpoint: HttpEndpoint | None = None
         self._forms: dict[str, CallForm] = {}
 
@@ -79,7 +81,9 @@ class ApiTransport(OwnTransport):
             raise Unreachable(self.group, str(exc), hint=exc.hint, final=not is_url(self._api.location)) from exc
         self._tools = await asyncio.to_thread(lambda: [*map(without_bad_patterns, self._service.tools)])
         self._log_service()
-        self._endpoint = self._create_endpoint(replace(self._remote, url=self._base_url()))
+        endpoint = self._endpoint = self._create_endpoint(replace(self._remote, url=self._base_url()))
+        values = self._remote.query.values()
+        self._mask_query = mask_secrets(encode(value) for value in values if endpoint.mask(value) != value)
 
     def _base_url(self) -> str:
         """Return the URL of the service, with the name and the password in that of the document, if there are any."""
@@ -205,11 +209,19 @@ class ApiTransport(OwnTransport):
         left_s = (lambda: self.left_s(id)) if request.method in _READING else (lambda: 0.0)
         async with _follow(endpoint, request.method, headers, body=body, url=url, left_s=left_s) as response:
             if not 200 <= response.status_code < 300:
-                content = endpoint.mask((await endpoint.read_beginning(response)).decode("utf-8", "replace")).encode()
+                beginning = (await endpoint.read_beginning(response)).decode("utf-8", "replace")
+                content = self._mask(endpoint, beginning).encode()
             else:
                 content = await self._read_body(endpoint, response)
-            shown_url = str(url.copy_with(query=None))
-            return HttpResponse(response.status_code, _join_headers(response.headers), content, shown_url)
+            headers_shown = {
+                name: self._mask(endpoint, value) for name, value in _join_headers(response.headers).items()
+            }
+            shown_url = self._mask(endpoint, str(url.copy_with(query=None, userinfo=b"")))
+            return HttpResponse(response.status_code, headers_shown, content, shown_url)
+
+    def _mask(self, endpoint: HttpEndpoint, text: str) -> str:
+        """Return a text without the secrets of the config: links to other pages often repeat the whole query."""
+        return self._mask_query(endpoint.mask(text))
 
     async def _read_body(self, endpoint: HttpEndpoint, response: httpx2.Response) -> bytes:
         try:

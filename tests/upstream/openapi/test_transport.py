@@ -126,6 +126,25 @@ async def test_a_secret_of_the_config_in_an_error_is_masked(tmp_path: Path) -> N
     assert "bad token ***" in text
 
 
+@pytest.mark.parametrize("status", [200, 302])
+async def test_a_secret_of_the_config_is_in_no_link_that_is_shown(tmp_path: Path, status: int) -> None:
+    """Services repeat the whole query in links to other pages."""
+    async with Mirror() as mirror:
+        url = mirror.origin.replace("//", "//ada:zxcvbnmasd@")
+        config: Json = {
+            "headers": {"X-Api-Key": "abcdefghijkl"},
+            "query": {"api_key": "qwertyu&op", "v": "2026-01-01"},
+        }
+        async with serving(tmp_path, document(GET), url, **config) as client:
+            link = "https://b.example/?api_key=qwertyu%26op&v=2026-01-01&k=abcdefghijkl&p=zxcvbnmasd"
+            headers = (("location", link), ("link", f"<{link}&page=2>"))
+            mirror.replies["/thing"] = Reply(status, b"\0\xff", "application/zip", headers)
+            result = json.dumps(await call(client))
+    for secret in ("abcdefghijkl", "qwertyu", "zxcvbnmasd"):
+        assert secret not in result
+    assert "v=2026-01-01" in result
+
+
 async def test_an_answer_over_the_limit_is_an_error(tmp_path: Path) -> None:
     async with Mirror() as mirror, serving(tmp_path, document(GET), mirror.origin) as client:
         mirror.replies["/thing"] = Reply(body=b"x" * (17 << 20), content_type="text/plain")
