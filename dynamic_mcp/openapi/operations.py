@@ -232,7 +232,7 @@ class _Reader:
             raise _Refusal(f"the method {method.upper()} is about the connection, not about the service")
         if written.get("servers") or item.get("servers"):
             raise _Refusal("it has a server of its own; only that of the whole document is called")
-        where = f"{method.upper()} {path}"
+        where = f"{method.upper()} {one_line(path, 200)}"
         parameters = self._read_parameters(where, item, written)
         body = self._read_body(written)
         if body is not None and method in ("get", "head"):
@@ -468,7 +468,7 @@ def _encode_path(path: str, parameters: Iterable[Parameter]) -> str:
     if missing := [name for name in fields if name not in names]:
         raise _Refusal(f"its path has `{{{one_line(missing[0], 100)}}}`, which no parameter describes")
     fixed = _FIELD.sub("x", path)
-    if not path.startswith("/") or any(c in fixed for c in "?#\\") or not fixed.isprintable():
+    if not path.startswith("/") or any(c in fixed for c in "?#\\") or not path.isprintable():
         raise _Refusal("its path is not one, without a query")
     if any(segment in (".", "..") for segment in re.sub(r"%2[eE]", ".", fixed).split("/")):
         raise _Refusal("its path leads upwards")

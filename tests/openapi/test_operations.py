@@ -307,6 +307,15 @@ def _keys(value: object) -> list[str]:
     return []
 
 
+def test_a_path_with_control_characters_is_refused_and_shown_without_them() -> None:
+    path = "/{a\nerror: \x1b[31m}"
+    parameters = [{**ID, "name": path[2:-1]}, {"name": "h", "in": "header", "style": "form"}]
+    made = service(document({"path": path, "parameters": parameters}))
+    assert made.tools == ()
+    assert all(each.isprintable() for each in made.list_reasons())
+    assert any("its path is not one" in each for each in made.list_reasons())
+
+
 def test_a_small_document_makes_no_endless_list_of_tools() -> None:
     properties = {f"member{number}": {"type": "string", "description": "x" * 1000} for number in range(500)}
     body = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Large"}}}}
