@@ -9,12 +9,14 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from dynamic_mcp.features.table import FEATURES
+from dynamic_mcp.system import paths
 from tests import own_process
 from tests.own_process import OWN
 from tests.program import BOUND_S, odd, running, serving, window_command
@@ -238,6 +240,8 @@ def test_what_a_server_is_known_to_have_is_compared_with_its_pins_by_a_few_modul
         assert process.stdout is not None
         process.stdin.write(f"{json.dumps(HELLO)}\n{json.dumps(request)}\n")
         assert {json.loads(process.stdout.readline())["id"] for _ in range(2)} == {1, 2}
+        while not [*paths.cache_dir().rglob("*.json")]:  # which is written beside the answer
+            time.sleep(0.01)
         process.communicate(timeout=30)
     with start_watched(config) as process:
         _, errors = process.communicate(f"{json.dumps(HELLO)}\n", timeout=30)
