@@ -14,6 +14,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 import msgspec
 
+from dynamic_mcp.system.decoding import decode_as
 from dynamic_mcp.system.text import one_line
 
 Json = dict[str, Any]  # Any: JSON
@@ -111,7 +112,7 @@ def read_servers(data: bytes) -> list[Json]:
     """Return the `servers` of a document, as far as possible without reading the rest. Raises BadDocument."""
     if _is_json(data):
         try:
-            head = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"), type=_Head)
+            head = decode_as(data.removeprefix(b"\xef\xbb\xbf"), _Head)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
             raise BadDocument(f"is no OpenAPI document: {one_line(str(exc), 200)}") from None
         found = head.servers
