@@ -11,10 +11,11 @@ RUN python3 -m venv /opt/build \
     && python3 -m venv --without-pip /opt/dynamic-mcp \
     && /opt/build/bin/pip --python /opt/dynamic-mcp/bin/python install --no-cache-dir --no-compile \
         --only-binary :all: --require-hashes --no-deps -r /src/image/slim.txt
-# What nothing loads goes: symbols for debuggers, what extensions were built from and by, tests, the extensions of CEL.
+# What nothing loads goes: symbols for debuggers, what extensions were built from and by, tests, the extensions of CEL,
+# what joins authlib to frameworks.
 RUN apt-get update && apt-get install -y --no-install-recommends binutils && cd /opt/dynamic-mcp \
     && find . -name '*.so' -exec strip --strip-unneeded {} + \
-    && rm -r lib/python3*/site-packages/cel_expr_python/ext && rm -rf lib/python3*/site-packages/bazel-project \
+    && rm -r lib/python3*/site-packages/cel_expr_python/ext lib/python3*/site-packages/authlib/integrations && rm -rf lib/python3*/site-packages/bazel-project \
     && find . -name '*.pyi' -delete -o -name '*.pyx' -delete -o -name '*.pxd' -delete -o -name '*.proto' -delete \
     && find . -name tests -type d -exec rm -r {} +
 

@@ -145,7 +145,8 @@ def read_lock(name: str) -> dict[str, str]:
 
 
 def _run(*command: str, cwd: Path | None = None) -> str:
-    clean = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    ours = ("PYTHONPATH", "VIRTUAL_ENV", "PIP_NO_INDEX")  # other tests ask no index
+    clean = {name: value for name, value in os.environ.items() if name not in ours}
     done = subprocess.run(command, cwd=cwd, env=clean, capture_output=True, text=True, timeout=BOUND_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
