@@ -104,7 +104,6 @@ async def test_a_client_of_the_one_group_is_served_as_its_person(place: Exchange
 
 
 async def test_a_client_that_has_refreshed_its_token_goes_on_in_its_session(place: ExchangeOffice) -> None:
-    place.issuer.life_s = 1
     async with place.person("ann") as ann:
         await whoami(ann)
         newer = place.issuer.token_of("ann", jti="newer")

@@ -58,20 +58,20 @@ def link(path: Path) -> None:
     outside.write_bytes(ALLOW)
     staged = path.parent.parent / "staged"
     staged.symlink_to(outside)
-    staged.rename(path)
+    staged.replace(path)
 
 
 def make_pipe(path: Path) -> None:
     staged = path.parent.parent / "staged"
     os.mkfifo(staged, 0o600)
-    staged.rename(path)
+    staged.replace(path)
 
 
 def give(path: Path, *, uid: int) -> None:
     staged = path.parent.parent / "staged"
     write(staged, ALLOW)
     os.chown(staged, uid, -1)
-    staged.rename(path)
+    staged.replace(path)
 
 
 def make_directory(path: Path) -> None:
@@ -86,7 +86,7 @@ def write(path: Path, data: bytes, mode: int = 0o600) -> None:
     staged = path.parent.parent / "new"
     staged.write_bytes(data)
     staged.chmod(mode)
-    staged.rename(path)
+    staged.replace(path)
 
 
 HOSTILE: dict[str, Callable[[Path], object]] = {
@@ -185,7 +185,8 @@ def test_two_processes_decide_and_are_told_what_became_of_it(tmp_path: Path) -> 
         "        print(proxy.received[0].reason, flush=True)\n"
         "asyncio.run(main())\n"
     )
-    with subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True) as other:
+    command = [sys.executable, "-X", "utf8", "-c", script, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, encoding="utf-8") as other:
         assert other.stdout
         assert other.stdout.readline() == "waits\n"
         client = ApprovalClient(tmp_path)

@@ -299,7 +299,7 @@ def test_seals_are_signed_with_the_key_of_the_config(cli: CliRunner, log: Path) 
 def test_what_is_no_file_has_no_seals_and_no_key(cli: CliRunner, log: Path, option: str) -> None:
     for file in ("/dev/zero", "none", "."):
         done = cli.run("audit", "verify", option, file)
-        assert (done.code, done.out) == (1, "")
+        assert (done.code, done.out) == (1, ""), done.err
 
 
 def test_verifying_since_a_time_begins_with_its_day(cli: CliRunner, log: Path) -> None:

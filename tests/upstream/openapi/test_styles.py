@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -193,11 +194,14 @@ def test_members_of_schemas_that_refer_to_each_other_in_billions_of_ways_are_fou
 def test_what_is_nested_too_deeply_to_be_written_is_refused(depth: int) -> None:
     deep = b"[" * depth + b"]" * depth
     written = {"name": "q", "in": "query", "content": {"application/json": {"schema": {}}}}
-    with pytest.raises(UnsendableArguments, match=r"nested too deeply|cannot be read"):
-        build({"parameters": [written]}, {"q": deep})
     form = {"method": "post", "requestBody": {"content": {MULTIPART: {"schema": {}}}}}
-    with pytest.raises(UnsendableArguments, match=r"nested too deeply|cannot be read"):
-        build(form, {"body": b'{"a":' + deep + b"}"})
+    for operation, arguments in (({"parameters": [written]}, {"q": deep}), (form, {"body": b'{"a":' + deep + b"}"})):
+        try:
+            build(operation, arguments)
+        except UnsendableArguments as exc:
+            assert re.search("nested too deeply|cannot be read", str(exc))  # noqa: PT017 - or it is written, see below
+        else:
+            assert depth < 1000  # which newer versions of Python can write
 
 
 def test_an_address_that_is_too_long_is_refused() -> None:

@@ -395,6 +395,7 @@ def _write(path: Path, texts: Iterator[str]) -> int:
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
+            paths.make_private(new)
             count = _write_lines(file, texts)
         file_reader.replace(new, path)
     except BaseException:
