@@ -7,6 +7,7 @@ import csv
 import json
 import os
 import subprocess
+import sys
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -297,7 +298,7 @@ def test_seals_are_signed_with_the_key_of_the_config(cli: CliRunner, log: Path) 
 
 @pytest.mark.parametrize("option", ["--key", "--seals"])
 def test_what_is_no_file_has_no_seals_and_no_key(cli: CliRunner, log: Path, option: str) -> None:
-    for file in ("/dev/zero", "none", "."):
+    for file in ("none", ".", *(["/dev/zero"] if sys.platform != "win32" else [])):
         done = cli.run("audit", "verify", option, file)
         assert (done.code, done.out) == (1, ""), done.err
 

@@ -60,6 +60,7 @@ async def test_an_index_that_cannot_be_written_is_asked_too(tmp_path: Path) -> N
     assert found[0] == "1123-4"
 
 
+@pytest.mark.posix_only("a file can be removed while it is open")
 async def test_an_index_that_another_process_has_removed_is_built_again(tmp_path: Path) -> None:
     log = tmp_path / "audit"
     write_log(log, calls(5))
