@@ -346,6 +346,15 @@ class Instance:
 
     async def _wait_for_link(self, client: Client | None) -> AnyLink:
         """Return the link, waiting for the attempt in flight or starting one, but not right after one that failed."""
+        link = await self._attempt(client)
+        if link is None and self._lifecycle.is_logged_in():  # since that attempt began
+            link = await self._attempt(client)
+        if link is None:
+            raise self._lifecycle.failure()
+        return link
+
+    async def _attempt(self, client: Client | None) -> AnyLink | None:
+        """Return the link once the attempt in flight or a new one is over; None if it has failed."""
         if not self.may_serve(client):
             raise self._lifecycle.gone()
         if (link := self._link) is not None:
@@ -360,8 +369,6 @@ class Instance:
         await attempt_over.wait()
         if not self.may_serve(client):
             raise self._lifecycle.gone()
-        if self._link is None:
-            raise self._lifecycle.failure()
         return self._link
 
     async def connect_again(self, client: Client) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 
 import pytest
@@ -64,6 +65,23 @@ async def test_a_call_right_after_the_login_does_not_wait_for_the_next_look() ->
     person.has_logged_in = True
 
     assert (await group.read_catalog()).tools
+    await group.close()
+
+
+async def test_a_call_that_waits_for_an_attempt_without_the_login_gets_one_with_it() -> None:
+    person = Person()
+    opener = Opener(up=[person.needed(), FakeUpstream()])
+    opener.gate.clear()
+    group = LoneGroup(group_config(), Watcher(), opener=opener, clock=FakeClock())
+    group.begin()
+    await settled()
+    call = asyncio.create_task(group.read_catalog())
+    await settled()
+    person.has_logged_in = True
+    opener.gate.set()
+
+    assert (await call).tools
+    assert opener.opened == ["up", "up"]
     await group.close()
 
 
