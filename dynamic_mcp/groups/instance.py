@@ -347,7 +347,8 @@ class Instance:
     async def _wait_for_link(self, client: Client | None) -> AnyLink:
         """Return the link, waiting for the attempt in flight or starting one, but not right after one that failed."""
         link = await self._attempt(client)
-        if link is None and self._lifecycle.is_logged_in():  # since that attempt began
+        if link is None and (self.state is State.CONNECTING or self._lifecycle.is_logged_in()):
+            # somebody has logged in since that attempt began, for which the next one may have begun already
             link = await self._attempt(client)
         if link is None:
             raise self._lifecycle.failure()
