@@ -10,6 +10,8 @@ from msgspec import Struct
 if TYPE_CHECKING:
     import subprocess
 
+NO_SANDBOX = "this system has no sandbox that dynamic-mcp can use"
+
 
 class CannotConfine(OSError):
     """Raised if a program cannot be confined as the config says. `hint` says what is missing."""

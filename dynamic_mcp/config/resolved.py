@@ -455,6 +455,16 @@ class GroupConfig(Struct, frozen=True):
         return self.upstream.login_of if isinstance(self.upstream, Remote) else None
 
     @property
+    def exchanges(self) -> bool:
+        """Return whether the token of each caller is exchanged for one that the server accepts."""
+        return isinstance(self.upstream, Remote) and self.upstream.oauth.exchanges
+
+    @property
+    def is_api(self) -> bool:
+        """Return whether the server is an HTTP service with an OpenAPI document, which this process reads itself."""
+        return isinstance(self.upstream, Remote) and self.upstream.api is not None
+
+    @property
     def has_personal_logins(self) -> bool:
         """Return whether each user who connects over HTTP has their own login at the server, or their own token.
 

@@ -270,15 +270,11 @@ def _check_logins(config: Config) -> Iterator[Finding]:
             where = format_path(("mcpServers", group.name))
             what = "all users of this server share one login and act with its rights"
             yield Finding(Level.NOTE, where, what, f"`dynamic-mcp auth login {group.name}` is the login")
-    personal = [each.name for each in config.groups if each.has_personal_logins and not _exchanges(each)]
+    personal = [each.name for each in config.groups if each.has_personal_logins and not each.exchanges]
     if knows_people and personal and config.http is not None and config.http.public_url is None:
         names = ", ".join(f"`{name}`" for name in personal)
         what = f"is not set, so clients over HTTP cannot be sent links to log in to {names}"
         yield Finding(Level.WARNING, "settings.http.public_url", what, "set it to the URL that clients connect to")
-
-
-def _exchanges(group: GroupConfig) -> bool:
-    return isinstance(group.upstream, Remote) and group.upstream.oauth.exchanges
 
 
 def _is_one_for_all(group: GroupConfig, *, knows_people: bool) -> bool:

@@ -9,7 +9,7 @@ from functools import cached_property
 from msgspec import Raw, Struct
 
 from dynamic_mcp.client import Client, ClientInfo
-from dynamic_mcp.config.resolved import CommandLine, FeatureServer, Program, Remote, Share, SkillFolders
+from dynamic_mcp.config.resolved import CommandLine, FeatureServer, Program, Share, SkillFolders
 from dynamic_mcp.groups.catalog import Catalog
 from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.groups.lifecycle import State
@@ -97,8 +97,7 @@ class Sharing:
         """True if several kinds of clients may use one instance: of a process that has asked no client anything."""
         catalog = self._catalog
         upstream = catalog.config.upstream
-        is_here = isinstance(upstream, Program | CommandLine | SkillFolders | FeatureServer)
-        is_here = is_here or (isinstance(upstream, Remote) and upstream.api is not None)
+        is_here = catalog.config.is_api or isinstance(upstream, Program | CommandLine | SkillFolders | FeatureServer)
         return is_here and catalog.config.share is Share.AUTO and not catalog.asks
 
     @property

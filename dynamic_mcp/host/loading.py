@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from importlib import import_module
 
 import dynamic_mcp
-from dynamic_mcp.config.resolved import Config, FeatureServer, GroupConfig, Remote, SkillFolders
+from dynamic_mcp.config.resolved import Config, FeatureServer, Remote, SkillFolders
 from dynamic_mcp.errors import Upgraded
 from dynamic_mcp.features.table import FEATURES
 
@@ -55,7 +55,7 @@ async def load_modules(config: Config, *, serves_http: bool, can_hand_over: bool
 def list_modules(config: Config, *, serves_http: bool, can_hand_over: bool) -> Iterator[str]:
     """Yield the names of the modules that serving this config may need."""
     yield from _PACKAGES
-    has_documents = any(_is_api(group) for group in config.groups)
+    has_documents = any(group.is_api for group in config.groups)
     if (
         not can_hand_over
         or has_documents
@@ -89,10 +89,6 @@ def list_modules(config: Config, *, serves_http: bool, can_hand_over: bool) -> I
             shares = getattr(config.cluster, "store", None) is not None
             without = (*_OF_COMMANDS, *_OF_THE_PAGE, *(() if shares else feature.store_modules))
             yield from _walk_room(room, tuple(f"dynamic_mcp.{room}.{part}" for part in without))
-
-
-def _is_api(group: GroupConfig) -> bool:
-    return isinstance(group.upstream, Remote) and group.upstream.api is not None
 
 
 def _walk_room(room: str, unwanted: tuple[str, ...]) -> Iterator[str]:

@@ -94,7 +94,7 @@ class BearerCredentials:
                 token = await self._share_renewal(token.access) or token
             elif self._now() >= self._retry_at:
                 self._begin_renewal(token.access)  # until then, the current token is good enough
-        return None if token is None else _header(token)
+        return None if token is None else token.header
 
     async def handle_challenge(self, challenge: Challenge) -> bool:
         """Get another header if possible; return whether there is one. Raises LoginNeeded and Unreachable."""
@@ -105,13 +105,13 @@ class BearerCredentials:
         self.challenge = bearer_challenge
         login = await self.load_login()
         token = login.token if login else None
-        if token is not None and _header(token) != challenge.authorization:
+        if token is not None and token.header != challenge.authorization:
             return True
         if is_step_up:
             return await self._step_up(login, bearer_challenge)
         if token is not None and self._is_renewable(login) and not self._is_fresh(token):
             renewed = await self._share_renewal(token.access, is_rejected=True)
-            if renewed is not None and _header(renewed) != challenge.authorization:
+            if renewed is not None and renewed.header != challenge.authorization:
                 self._replacement = renewed.access
                 return True
         if not self.remote.oauth.needs_user:
@@ -400,10 +400,6 @@ class BearerCredentials:
                 await self.save_login(replace(await self.load_login() or login, wanted_scope=scope))
         except LoginUnavailable as exc:
             raise Unreachable(self.group, f"its login cannot be changed: {os_reason(exc)}") from exc
-
-
-def _header(token: Token) -> str:
-    return f"Bearer {token.access}"
 
 
 def _without_refresh(login: Login, code: str) -> Login:

@@ -32,6 +32,11 @@ class Token:
     refresh: str | None = field(default=None, repr=False)
     scope: str | None = None
 
+    @property
+    def header(self) -> str:
+        """The `Authorization` header that shows it."""
+        return f"Bearer {self.access}"
+
     def is_expired(self, now: float) -> bool:
         return self.expires_at is not None and now >= self.expires_at
 

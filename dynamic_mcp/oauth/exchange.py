@@ -183,7 +183,7 @@ class ExchangedCredentials:
             token = await self._share_exchange()
         elif token.is_due(now) and now >= self._retry_at:
             self._begin_exchange()  # until then, the current token is good enough
-        return _header(token)
+        return token.header
 
     async def handle_challenge(self, challenge: Challenge) -> bool:
         """Exchange again, once, if the server rejects the token. Raises TokenNeeded and Unreachable."""
@@ -193,13 +193,13 @@ class ExchangedCredentials:
         if challenge.status != 401:
             return False
         token = self._token
-        if token is not None and _header(token) != challenge.authorization:
+        if token is not None and token.header != challenge.authorization:
             return True
         is_replacement = token is not None and token.access == self._replacement
         if token is not None and is_replacement and self._now() - token.obtained_at < _FRESH_S:
             raise self._is_rejected()
         renewed = await self._share_exchange()
-        if _header(renewed) == challenge.authorization:
+        if renewed.header == challenge.authorization:
             raise self._is_rejected()
         self._replacement = renewed.access
         return True
@@ -350,10 +350,6 @@ class ExchangedCredentials:
     def _has_changed(self, before: CallerToken | None) -> Callable[[], bool]:
         """Return what tells cheaply whether the caller has shown another token since."""
         return lambda: self._find_subject() not in (None, before)
-
-
-def _header(token: Token) -> str:
-    return f"Bearer {token.access}"
 
 
 def _details_of(exc: TokenDenied) -> str:

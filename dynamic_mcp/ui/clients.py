@@ -116,7 +116,7 @@ class ClientsSection(PageSection):
             return None
         turns = self.context.turns
         own = await self._read_own()
-        measured = await self.context.turns.run_apart(_measure, self._folder, own, measures=visit.is_operator)
+        measured = await turns.run_apart(_measure, self._folder, own, measures=visit.is_operator)
         sessions = [each async for each in turns.split(self._list_sessions(visit, measured))]
         copies = [each async for each in turns.split(self._list_copies(visit, measured))]
         figures = {"sessions": len(sessions), **_sum_up(visit, measured, copies)}

@@ -182,8 +182,10 @@ async def test_a_key_that_comes_too_early_is_answered_by_a_sentence(tmp_path: Pa
         page = at.visitor.page
         await at.visitor.open("/approvals")
         await page.evaluate(
-            "new MutationObserver(() => document.querySelector('.swapped form[method=post]')?.requestSubmit())"
-            ".observe(document.body, { childList: true, subtree: true })"
+            "const seen = new MutationObserver(() => {"
+            " const form = document.querySelector('.swapped form[method=post]');"
+            " if (form) { seen.disconnect(); form.requestSubmit(); } });"
+            " seen.observe(document.body, { childList: true, subtree: true });"
         )
         call = at.write("/a")
         await at.visitor.says("nothing was sent")

@@ -231,13 +231,7 @@ def _judge(attestation: _Attestation, integrity: str, authorities: bytes | None)
         _compare(statement, claims)
     except BadAttestation as exc:
         return Attested(state=CheckState.FAILED, flaw=str(exc))
-    return Attested(
-        state=CheckState.CHECKED if statement.is_from_sigstore else CheckState.UNKNOWN_SIGNER,
-        repository=statement.repository,
-        commit=statement.commit,
-        workflow=statement.workflow,
-        signer=statement.signer,
-    )
+    return statement.describe()
 
 
 def _digests_of(integrity: str) -> Mapping[str, str]:

@@ -271,14 +271,7 @@ def _judge(
         _compare(publisher, statement)
     except BadAttestation as exc:
         return Attested(state=CheckState.FAILED, flaw=str(exc))
-    return Attested(
-        state=CheckState.CHECKED if statement.is_from_sigstore else CheckState.UNKNOWN_SIGNER,
-        repository=statement.repository,
-        commit=statement.commit,
-        workflow=statement.workflow,
-        environment=_text(publisher.environment),
-        signer=statement.signer,
-    )
+    return statement.describe(environment=_text(publisher.environment))
 
 
 def _compare(publisher: _Publisher, statement: SignedStatement) -> None:

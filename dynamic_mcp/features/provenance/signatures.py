@@ -27,6 +27,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID
 from msgspec import Struct
 
 from dynamic_mcp.features.provenance.asking import parse_object
+from dynamic_mcp.features.provenance.records import Attested, CheckState
 
 GITHUB_ISSUER = "https://token.actions.githubusercontent.com"
 STATEMENT_TYPE = "application/vnd.in-toto+json"
@@ -56,6 +57,17 @@ class SignedStatement(Struct, frozen=True):
     commit: str
     workflow: str
     is_from_sigstore: bool
+
+    def describe(self, *, environment: str = "") -> Attested:
+        """Return what it shows; the environment is the word of the registry."""
+        return Attested(
+            state=CheckState.CHECKED if self.is_from_sigstore else CheckState.UNKNOWN_SIGNER,
+            repository=self.repository,
+            commit=self.commit,
+            workflow=self.workflow,
+            environment=environment,
+            signer=self.signer,
+        )
 
 
 class SignedEnvelope(Struct, frozen=True):

@@ -83,6 +83,13 @@ def explain_missing() -> str:
     return f"bubblewrap (`bwrap`) cannot be used here: {lines[-1] if lines else f'code {tried.returncode}'}"
 
 
+def suggest() -> str:
+    """Return what helps where it is needed and cannot be used."""
+    if find() is None:
+        return "install it, for example by `apt install bubblewrap`"
+    return "`dynamic-mcp doctor` tries what holds"
+
+
 def start(
     command: Sequence[str],
     environment: Mapping[str, str],

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated
 from urllib.parse import unquote, urlsplit
 
+from dynamic_mcp.config.confinement import NO_SANDBOX
 from dynamic_mcp.config.flaws import FlawError, printable
 from dynamic_mcp.config.keys import Keys
 from dynamic_mcp.config.section import Section, Shorthand, Value
@@ -85,11 +86,10 @@ def make_confinement(
     if not words.enabled:
         return None
     if needed := _find_missing(words, surroundings.platform):
-        how = "this system has no sandbox that dynamic-mcp can use"
         if words.best_effort:
-            texts.warn(at, f"{how}: the program is not confined")
+            texts.warn(at, f"{NO_SANDBOX}: the program is not confined")
         else:
-            texts.fail(at, f"{how}: it needs {needed}")
+            texts.fail(at, f"{NO_SANDBOX}: it needs {needed}")
         return None
 
     def fill(paths: Sequence[str], name: str) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from dynamic_mcp.config.confinement import CannotConfine, ConfinedChild
+from dynamic_mcp.config.confinement import NO_SANDBOX, CannotConfine, ConfinedChild
 from dynamic_mcp.features.sandbox.words import Restrictions
 
 if TYPE_CHECKING:
@@ -38,4 +38,4 @@ class SandboxConfinement(Restrictions, frozen=True):
             from dynamic_mcp.features.sandbox.launching import launch  # with the first program that is confined
 
             return launch(self, program, environment, (stdin, stdout, stderr))
-        raise CannotConfine("this system has no sandbox that dynamic-mcp can use")  # the config refuses it before
+        raise CannotConfine(NO_SANDBOX)  # the config refuses it before

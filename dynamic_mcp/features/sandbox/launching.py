@@ -24,7 +24,6 @@ from dynamic_mcp.features.sandbox import bubblewrap, landlock  # noqa: E402
 log = logging.getLogger(__name__)
 
 Streams = tuple[int, int, int]
-_INSTALL = "install it, for example by `apt install bubblewrap`"
 
 
 def launch(words: Restrictions, program: Program, environment: Mapping[str, str], streams: Streams) -> ConfinedChild:
@@ -38,7 +37,7 @@ def launch(words: Restrictions, program: Program, environment: Mapping[str, str]
         return _start_in_namespaces(words, program, places, environment, streams)
     lacks = _explain_lack(words, why_not)
     if lacks and not words.best_effort:
-        raise CannotConfine(lacks, _INSTALL if bubblewrap.find() is None else "`dynamic-mcp doctor` tries what holds")
+        raise CannotConfine(lacks, bubblewrap.suggest())
     if lacks:
         log.warning("group %s: is not confined as its config says: %s", words.server, lacks)
     return _start_by_landlock(program, places, environment, streams)

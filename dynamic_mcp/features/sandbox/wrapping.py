@@ -6,17 +6,15 @@ import shlex
 import sys
 from pathlib import Path
 
-from dynamic_mcp.config.confinement import CannotConfine
+from dynamic_mcp.config.confinement import NO_SANDBOX, CannotConfine
 from dynamic_mcp.features.sandbox.places import Places
 from dynamic_mcp.features.sandbox.seccomp import Filter
-
-_INSTALL = "install it, for example by `apt install bubblewrap`"
 
 
 def explain_missing() -> str:
     """Return why no program can be wrapped here; empty if one can."""
     if sys.platform != "linux":
-        return "this system has no sandbox that dynamic-mcp can use"
+        return NO_SANDBOX
     from dynamic_mcp.features.sandbox import bubblewrap
 
     return bubblewrap.explain_missing()
@@ -29,11 +27,11 @@ def wrap(file: str, folder: Path) -> str:
     process. The folder must be private, and stay as long as the file is used. Raises CannotConfine and OSError.
     """
     if sys.platform != "linux":
-        raise CannotConfine(explain_missing())
+        raise CannotConfine(NO_SANDBOX)
     from dynamic_mcp.features.sandbox import bubblewrap
 
     if why_not := bubblewrap.explain_missing():
-        raise CannotConfine(why_not, _INSTALL)
+        raise CannotConfine(why_not, bubblewrap.suggest())
     rules = folder / "system-calls"
     rules.write_bytes(Filter(denies_unix_sockets=True, allows_namespaces=False).build())
     places = Places(file=file, cwd="", state="/", read=(file,), write=(), env={})

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, field
 from msgspec.structs import replace
 
+from dynamic_mcp.config.confinement import NO_SANDBOX
 from dynamic_mcp.config.flaws import FlawError
 from dynamic_mcp.config.resolved import FeatureServer
 from dynamic_mcp.config.section import Section
@@ -78,7 +79,7 @@ def resolve(
             hint=install_hint("scripts"),
         )
     if section is not None and section.sandbox == "strict" and surroundings.platform != "linux":
-        why = "this system has no sandbox that dynamic-mcp can use: `strict` needs Linux"
+        why = f"{NO_SANDBOX}: `strict` needs Linux"
         raise ConfigError(str(file), "settings.scripts.sandbox", why)
     if section is not None and section.folder is not None:
         texts = Substitution(surroundings.all_variables())

@@ -9,15 +9,8 @@ const say = (text) => { const said = document.getElementById("said"); if (said) 
 
 // --- parts ------------------------------------------------------------------------------------------------
 
-// When parts were exchanged: a click that follows at once was meant for what was there before.
-const swapTimes = new WeakMap();
+// What was exchanged is `.swapped` for so long: a click that follows at once was meant for what was there before.
 const MEANT_AFTER_MS = 500;
-function isTooSoon(form) {
-  for (let each = form; each; each = each.parentElement) {
-    if (performance.now() - (swapTimes.get(each) ?? -Infinity) < MEANT_AFTER_MS) return true;
-  }
-  return false;
-}
 
 function swap(id, text) {
   const old = document.getElementById(id);
@@ -30,7 +23,6 @@ function swap(id, text) {
   const now = box.content.getElementById(id);
   if (!now) return showNotice("!That cannot be shown here. Reload the page."); // an answer that is no part of it
   old.replaceWith(box.content);
-  swapTimes.set(now, performance.now());
   now.classList.add("swapped");
   setTimeout(() => now.classList.remove("swapped"), MEANT_AFTER_MS);
   for (const each of opened) document.getElementById(each)?.setAttribute("open", "");
@@ -144,7 +136,7 @@ document.addEventListener("submit", (event) => {
   const form = event.target;
   // a second click does not act a second time, nor on what has come in the place of what was there
   if (form.method === "post" && sent.has(form)) return event.preventDefault();
-  if (form.method === "post" && isTooSoon(form)) {
+  if (form.method === "post" && form.closest(".swapped")) {
     showNotice("The page changed in that moment, so nothing was sent. Look again, then press it again.");
     return event.preventDefault();
   }
