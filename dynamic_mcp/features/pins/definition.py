@@ -22,6 +22,8 @@ _MAX_SEARCHED_BYTES = 1 << 20
 _OF_UI = frozenset(("ui", "ui/resourceUri"))
 # Members that clients do not show to a model. All others count, even non-standard ones: a client may show them.
 _UNCOUNTED = frozenset(("_meta", "icons", "execution"))
+# How canonical JSON writes the characters of ASCII that nobody sees.
+_ESCAPES = (b"\\u", b"\\b", b"\x7f")
 
 
 class PinKind(Enum):
@@ -81,6 +83,12 @@ def _in_order(skill: Raw) -> Raw:
         return skill
     ordered = sorted(files, key=lambda each: (wire.text(wire.member(each, "uri")) or "", bytes(each)))
     return skill if ordered == files else wire.with_member(skill, ordered, "resources")
+
+
+def is_plain(form: Raw) -> bool:
+    """Return whether a canonical definition has nothing but printable ASCII characters, so that none is hidden."""
+    source = bytes(form)
+    return source.isascii() and not any(escape in source for escape in _ESCAPES)
 
 
 def canonical(entry: Raw) -> bytes:

@@ -10,8 +10,6 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.system.blank import INVISIBLE
 
 _MAX_CHARACTERS = 4
-# A definition of printable ASCII characters has no hidden ones.
-_ESCAPES = (b"\\u", b"\\b", b"\x7f")
 _HIDDEN = re.compile(f"[{INVISIBLE}]")
 # Emoji and many scripts need these: one directly after a visible character beyond ASCII, and keycaps.
 _JOINED = re.compile(
@@ -21,9 +19,6 @@ _JOINED = re.compile(
 
 def describe_hidden(form: Raw) -> str:
     """Return a description of the hidden characters in a canonical definition; empty if there are none."""
-    source = bytes(form)
-    if source.isascii() and not any(escape in source for escape in _ESCAPES):
-        return ""
     found = sorted({each for text in _texts(form) for each in find_hidden(text)})
     if not found:
         return ""

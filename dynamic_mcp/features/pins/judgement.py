@@ -21,6 +21,7 @@ from dynamic_mcp.features.pins.definition import (
     definitions,
     digest,
     has_duplicates,
+    is_plain,
 )
 from dynamic_mcp.features.pins.lock_file import Pin, PinnedServer
 from dynamic_mcp.groups.catalog import Catalog
@@ -130,11 +131,18 @@ def judge(pinned: PinnedServer | None, catalog: Catalog, policy: Policy, *, toda
 
 
 def _why_held(changed: Difference, policy: Policy) -> str:
+    assert changed.before is not None
+    reason = _describe_hidden(changed.form) or _find_danger(changed.before, changed.form)
+    return reason or ("its definition has changed" if policy == "hold" else "")
+
+
+def _describe_hidden(form: Raw) -> str:
+    """Return a description of the hidden characters in a definition; empty if there are none, as in most."""
+    if is_plain(form):
+        return ""
     from dynamic_mcp.features.pins.hidden import describe_hidden
 
-    assert changed.before is not None
-    reason = describe_hidden(changed.form) or _find_danger(changed.before, changed.form)
-    return reason or ("its definition has changed" if policy == "hold" else "")
+    return describe_hidden(form)
 
 
 def _find_danger(before: Pin, form: Raw) -> str:
@@ -153,10 +161,8 @@ def _find_danger(before: Pin, form: Raw) -> str:
 
 
 def _judge_new(new: Difference, policy: Policy, room: _Room, alike: str) -> Difference:
-    from dynamic_mcp.features.pins.hidden import describe_hidden
-
     notes = ["it has a member twice"] if has_duplicates(new.form) else []
-    held = describe_hidden(new.form)
+    held = _describe_hidden(new.form)
     if alike:
         notes.append(alike)
         held = held or (alike if policy == "hold" else "")
