@@ -4,6 +4,7 @@
 //     node typescript_streams.mjs URL
 import { createRequire } from "node:module";
 import { join } from "node:path";
+import { setTimeout } from "node:timers/promises";
 
 const require = createRequire(join(process.env.DYNAMIC_MCP_TEST_NODE_MODULES, "client.js"));
 const { Client } = require("@modelcontextprotocol/sdk/client/index.js");
@@ -39,6 +40,8 @@ const given_up = call("wait", { key: "c" }, { onprogress, signal: abort.signal }
 await next;
 abort.abort("enough");
 seen.cancelled = await given_up;
+// the request that cancels and the next one have connections of their own: neither waits for the other
+while (!(await call("record")).content[0].text.includes("notifications/cancelled")) await setTimeout(10);
 seen.released = (await call("release", { key: "c" })).content[0].text;
 
 // goes on, though its connection does not
