@@ -195,7 +195,7 @@ class ValkeyLink:
         try:
             if not connection.is_connected:
                 raise ValkeyConnectionError("the connection is closed")
-            await connection.send_packed_command(packed, check_health=False)
+            await _send(connection, packed)
         except ERRORS as exc:
             failure = to_failure(exc, may_have_run=True)
             self._break(connection, failure)
@@ -342,7 +342,7 @@ class ValkeyLink:
         async with asyncio.timeout(CONNECT_WITHIN_S):
             connection = await self._connector.connect()
         try:
-            await connection.send_command("SUBSCRIBE", self._channel, check_health=False)
+            await _send(connection, connection.pack_command("SUBSCRIBE", self._channel))
             is_asked = False
             while True:
                 within_s = COMMAND_WITHIN_S if is_asked else _SILENT_FOR_S
@@ -351,7 +351,7 @@ class ValkeyLink:
                     case None if is_asked:
                         raise ValkeyTimeoutError("the connection is silent")
                     case None:
-                        await connection.send_command("PING", check_health=False)
+                        await _send(connection, connection.pack_command("PING"))
                         is_asked = True
                         continue
                     case [b"message", bytes(), bytes() as message]:
@@ -442,6 +442,14 @@ class Connector:
         return SentinelConnectionPool(  # type: ignore[no-untyped-call]
             address.service, sentinel, ssl=address.is_secure, **self._options
         )
+
+
+async def _send(connection: AbstractConnection, packed: Iterable[bytes]) -> None:
+    """Write a command. Raises any of ERRORS."""
+    try:
+        await connection.send_packed_command(packed, check_health=False)
+    except RuntimeError as exc:  # of uvloop, once the other end has reset the connection
+        raise ValkeyConnectionError("the connection is closed") from exc
 
 
 async def _disconnect(connection: AbstractConnection) -> None:

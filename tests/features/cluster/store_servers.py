@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -161,8 +163,11 @@ class FaultyProxy:
             await asyncio.wait(self._tasks)
 
     def cut(self) -> None:
-        """Abort all connections."""
+        """Reset all connections."""
         for each in [*self._writers]:
+            if not each.is_closing():
+                at_once = struct.pack("ii", 1, 0)  # not after an end of what is sent
+                each.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
             each.transport.abort()
         for task in [*self._tasks]:
             task.cancel()

@@ -121,6 +121,27 @@ async def test_a_connection_that_is_cut_fails_what_is_in_flight_and_heals(
     await check_it_works(store_behind)
 
 
+def test_a_command_fails_in_order_in_whichever_turn_of_uvloop_its_connection_is_reset(server: StoreServer) -> None:
+    uvloop = pytest.importorskip("uvloop", reason="there is no uvloop on this system")
+
+    async def main() -> None:
+        async with faulty_proxy(server.port) as proxy, open_valkey(proxy.address) as store:
+            for turns in range(10):
+                await check_it_works(store)
+                proxy.cut()
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                asked: list[asyncio.Task[object]] = []
+                while not store.describe().failure:
+                    asked.append(asyncio.create_task(store.get(PLAIN, "a")))
+                    await asyncio.sleep(0)
+                found = await asyncio.gather(*asked, return_exceptions=True)
+                assert {type(each) for each in found} <= {StoreUnavailable}
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())
+
+
 # --- slow ---------------------------------------------------------------------------------------------------
 
 
