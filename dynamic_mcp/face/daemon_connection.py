@@ -94,8 +94,7 @@ class DaemonConnection(asyncio.Protocol):
 
     def send(self, line: bytes) -> None:
         """Send the answer to a request from the daemon."""
-        if self._is_open():
-            self._write(line)
+        self._write(line)
 
     async def close(self) -> None:
         """Close the connection; the daemon cancels requests in flight.
@@ -138,7 +137,7 @@ class DaemonConnection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     def _write(self, data: bytes) -> None:
-        if self._transport is not None:
+        if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
 
     # --- frames ----------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from dynamic_mcp.importer.model import Machine, ToolScope
 from dynamic_mcp.importer.reader import find_tool
 from dynamic_mcp.importer.tools.catalog import TOOLS
 from dynamic_mcp.importer.tools.instructions import PLACES, InstructionKind
+from dynamic_mcp.system.paths import state_dir
 from tests.importer.world import World
 
 SERVERS = {"time": {"command": "time-mcp", "description": "Clocks"}, "notes": {"command": "notes-mcp"}}
@@ -47,7 +48,7 @@ def files_of(world: World) -> dict[Path, bytes]:
     """Everything that the person has but the state of the program."""
     roots = (world.home, world.project)
     files = [file for root in roots for file in root.rglob("*") if file.is_file()]
-    return {file: file.read_bytes() for file in files if "state" not in file.parts and "Local" not in file.parts}
+    return {file: file.read_bytes() for file in files if state_dir() not in file.parents}
 
 
 def front_matter(text: str) -> dict[str, str]:
@@ -274,8 +275,9 @@ def test_commands_are_quoted_for_the_shells_of_a_platform(
 
 
 def test_every_tool_of_the_table_is_found_on_every_system() -> None:
+    home, project = Path("/home/x").absolute(), Path("/work").absolute()
     for platform in SYSTEMS:
-        place = Machine(Path("/home/x"), Path("/work"), {}, platform)
+        place = Machine(home, project, {}, platform)
         for name, places in PLACES.items():
             for scope in {each.scope for each in places if platform in each.systems}:
                 assert find_instruction_target(find_tool(name), scope, place).file.is_absolute()
