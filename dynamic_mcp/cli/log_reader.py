@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import BinaryIO
 
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
@@ -86,30 +89,32 @@ def _read_lines(folder: Path, *, is_following: bool) -> Iterator[str]:
 
 
 def _follow(path: Path) -> Iterator[str]:
-    """Yield the lines of a file as it grows, and of its successor after a rotation."""
-    partial = ""
+    """Yield the lines of a file as it grows, and of its successor after a rotation.
+
+    It is open only while it is read, since Windows renames no file that is open.
+    """
+    seen: os.stat_result | None = None
+    offset = 0
     while True:
-        try:
-            with path.open(encoding="utf-8", errors="replace") as file:
-                while True:
-                    if line := file.readline():
-                        partial += line
-                        if partial.endswith("\n"):
-                            yield partial
-                            partial = ""
-                    elif _is_replaced(path, file.fileno()):
-                        break
-                    else:
-                        time.sleep(_EVERY_S)
-        except FileNotFoundError:
-            time.sleep(_EVERY_S)
+        with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
+            found = os.fstat(file.fileno())
+            if seen is not None and not os.path.samestat(seen, found):
+                if rotated := log_output.find_rotated(path, seen):
+                    with rotated.open("rb") as before:
+                        for line in _lines_from(before, offset):
+                            yield line.decode(errors="replace")
+                offset = 0
+            seen = found
+            for line in _lines_from(file, offset):
+                offset += len(line)
+                yield line.decode(errors="replace")
+        time.sleep(_EVERY_S)
 
 
-def _is_replaced(path: Path, descriptor: int) -> bool:
-    try:
-        return not os.path.samestat(path.stat(), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False
+def _lines_from(file: BinaryIO, offset: int) -> Iterator[bytes]:
+    """Yield the lines that are whole."""
+    file.seek(offset)
+    return itertools.takewhile(lambda line: line.endswith(b"\n"), file)
 
 
 def _show(out: Output, record: Record) -> None:

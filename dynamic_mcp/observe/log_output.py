@@ -168,6 +168,16 @@ def rotated_path(path: Path, number: int) -> Path:
     return path.with_name(f"{path.name}.{number}")
 
 
+def find_rotated(path: Path, seen: os.stat_result) -> Path | None:
+    """Return where rotations have moved a file; None if it is gone."""
+    for number in range(1, MAX_ROTATED_FILES + 1):
+        rotated = rotated_path(path, number)
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(seen, rotated.stat()):
+                return rotated
+    return None
+
+
 def find_log_files(folder: Path) -> list[Path]:
     """Return the existing log files, oldest first."""
     newest = folder / FILE_NAME

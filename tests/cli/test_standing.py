@@ -61,9 +61,11 @@ async def test_logs_follow_across_a_rotation(cli: CliRunner, state: Path) -> Non
         assert b"first" in await process.stdout.readline()
         write("second")
         assert b"second" in await process.stdout.readline()
+        write("third, just before")
         log.rename(log.with_name("dynamic-mcp.log.1"))
-        write("third")
-        assert b"third" in await process.stdout.readline()
+        write("fourth")
+        assert b"third, just before" in await process.stdout.readline()
+        assert b"fourth" in await process.stdout.readline()
         process.terminate()
         await process.wait()
 
