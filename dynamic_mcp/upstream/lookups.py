@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shlex
 from collections.abc import Mapping
 from typing import cast
 
@@ -18,6 +17,7 @@ from dynamic_mcp.config.resolved import GroupConfig, Program, Remote
 from dynamic_mcp.config.secret_programs import KEYRING, SecretLookup, SecretLookups, TextWithSecrets
 from dynamic_mcp.config.secrets import mask_text
 from dynamic_mcp.errors import DynamicMcpError, Unreachable
+from dynamic_mcp.system.shell import quote
 from dynamic_mcp.system.text import one_line, pluralize
 from dynamic_mcp.upstream.cli.run import CommandResult, run
 from dynamic_mcp.upstream.mask import mask_secrets
@@ -158,8 +158,8 @@ def _bad_output(lookup: SecretLookup, what: str) -> _Failure:
 
 def _suggest(lookup: SecretLookup) -> str:
     if _is_keychain(lookup):
-        return f"`keyring set dynamic-mcp {shlex.quote(lookup.command[-1])}` stores it"
-    return f"see what `{shlex.join(lookup.command)}` prints in a shell; it is asked again at the next try"
+        return f"`keyring set dynamic-mcp {quote(lookup.command[-1])}` stores it"
+    return f"see what `{quote(*lookup.command)}` prints in a shell; it is asked again at the next try"
 
 
 def _is_keychain(lookup: SecretLookup) -> bool:

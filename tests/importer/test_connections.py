@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import sys
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -94,8 +95,10 @@ def test_links_open_the_tool_with_the_entry() -> None:
 
 
 def test_commands_of_tools_are_quoted_for_a_shell() -> None:
+    mark = '"' if sys.platform == "win32" else "'"
+    program = f"{mark}/opt/dynamic mcp/dynamic-mcp{mark}"
     assert connection("claude", BY_START).commands == (
-        "claude mcp add --scope user dynamic-mcp -- '/opt/dynamic mcp/dynamic-mcp' /home/ann/dynamic-mcp.json",
+        f"claude mcp add --scope user dynamic-mcp -- {program} /home/ann/dynamic-mcp.json",
     )
     assert connection("codex", BY_TOKEN).commands == (
         f"codex mcp add dynamic-mcp --url {URL} --bearer-token-env-var MY_TOKEN",
@@ -103,7 +106,7 @@ def test_commands_of_tools_are_quoted_for_a_shell() -> None:
     assert (
         connection("gemini", BY_TOKEN)
         .commands[0]
-        .endswith(f"dynamic-mcp {URL} --header 'Authorization: Bearer ${{MY_TOKEN}}'")
+        .endswith(f"dynamic-mcp {URL} --header {mark}Authorization: Bearer ${{MY_TOKEN}}{mark}")
     )
 
 
