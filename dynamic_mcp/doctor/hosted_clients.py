@@ -26,6 +26,7 @@ from dynamic_mcp.doctor.public_url import find_text
 from dynamic_mcp.mcp.revisions import NEWEST
 from dynamic_mcp.mcp.well_known import metadata_url
 from dynamic_mcp.oauth.challenges import parse_challenge
+from dynamic_mcp.system.request_errors import REQUEST_ERRORS
 from dynamic_mcp.system.text import one_line, os_reason
 
 _WITHIN_S = 10.0
@@ -102,7 +103,7 @@ async def check_hosted_clients(
             found += await visitor.check_size() if lacks_credential else []
     except httpx2.ConnectError:
         pass  # `check_front` says why
-    except httpx2.HTTPError as exc:
+    except REQUEST_ERRORS as exc:
         found.append(warning(WHERE, f"a request without a token failed: {one_line(str(exc)) or type(exc).__name__}"))
     return found
 
@@ -141,7 +142,7 @@ class _Visitor:
             return []
         try:
             answer = await self._get(f"http://{parts.hostname}:{port}{parts.path}")
-        except httpx2.HTTPError:
+        except REQUEST_ERRORS:
             return []  # nothing is there, which is as good as a redirect
         if 300 <= answer.status < 400 and answer.headers.get("location", "").startswith("https://"):
             return [Finding(Level.OK, WHERE, "http leads to https")]
