@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import json
-import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from urllib.parse import urlsplit
 
@@ -28,6 +27,7 @@ from dynamic_mcp.mcp.well_known import metadata_url
 from dynamic_mcp.oauth.challenges import parse_challenge
 from dynamic_mcp.system.request_errors import REQUEST_ERRORS
 from dynamic_mcp.system.text import one_line, os_reason
+from dynamic_mcp.web.address_policy import resolve_host
 
 _WITHIN_S = 10.0
 _MOST_BYTES = 1 << 16
@@ -110,8 +110,7 @@ async def check_hosted_clients(
 
 async def _look_up(host: str) -> list[str]:
     """Return the addresses of a host. Raises OSError."""
-    infos = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(info[4][0]) for info in infos))
+    return await resolve_host(host, 443)
 
 
 def _judge_address(scheme: str, host: str, address: str, *, is_public: bool) -> Finding:
