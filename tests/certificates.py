@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import datetime
+import ssl
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 from cryptography import x509
@@ -26,3 +30,28 @@ def make_certificate(folder: Path) -> bytes:
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     )
     return text
+
+
+@contextlib.asynccontextmanager
+async def server_for_known_clients(folder: Path) -> AsyncIterator[int]:
+    """Run a server over TLS 1.3 that wants a certificate of its clients, with that of the folder; yield its port.
+
+    A client without one hears of it only after the handshake, when it has sent its request and waits for the answer.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_cert_chain(folder / "cert.pem", folder / "key.pem")
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = context.wrap_bio(incoming, outgoing, server_side=True)
+        with contextlib.closing(writer):
+            while received := await reader.read(1 << 16):
+                incoming.write(received)
+                with contextlib.suppress(ssl.SSLError):
+                    tls.do_handshake()
+                writer.write(outgoing.read())
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+        yield server.sockets[0].getsockname()[1]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Raw
 
@@ -76,31 +77,42 @@ class Inbox:
 
 
 def _show_notification(out: Output, frame: Frame) -> None:
-    """Show the progress and the log messages of upstreams on stderr."""
-    params = json.loads(bytes(frame.params) or b"null") or {}
+    """Show the progress and the log messages of upstreams on stderr, whatever is in them."""
+    try:
+        params = wire.members(frame.params)
+    except wire.Malformed:
+        return
     match frame.method:
         case "notifications/progress":
-            out.update_progress(
-                _format_progress(params), "" if "total" in params else str(params.get("message") or "")
-            )
+            message = wire.text(params.get("message")) or ""
+            out.update_progress(_format_progress(params, message), "" if "total" in params else message)
         case "notifications/message":
-            out.say(f"{params.get('level', 'info')} {params.get('logger', '')}: {_format_data(params)}")
+            level, logger = wire.text(params.get("level")) or "info", wire.text(params.get("logger")) or ""
+            out.say(f"{level} {logger}: {_format_data(params.get('data', wire.ABSENT))}")
 
 
-def _format_progress(params: dict[str, Any]) -> str:  # Any: JSON from an upstream
-    done, total = params.get("progress"), params.get("total")
+def _format_progress(params: Mapping[str, Raw], message: str) -> str:
+    done, total = (wire.value(params.get(name, wire.NULL)) for name in ("progress", "total"))
     far, share = _format_number(done), ""
     if total is not None:
         far += f"/{_format_number(total)}"
     if isinstance(done, int | float) and isinstance(total, int | float) and total > 0:
-        share = f" ({min(1.0, max(0.0, done / total)):.0%})"
-    return f"progress {far}{share}{': ' if params.get('message') else ''}{params.get('message', '')}"
+        with contextlib.suppress(OverflowError):  # of a fraction that no float is large enough for
+            share = f" ({min(1.0, max(0.0, done / total)):.0%})"
+    return f"progress {far}{share}{': ' if message else ''}{message}"
 
 
 def _format_number(value: object) -> str:
-    return f"{value:.10g}" if isinstance(value, float) else str(value)
+    if isinstance(value, int | float):
+        return f"{value:.10g}" if isinstance(value, float) else str(value)
+    return "?"
 
 
-def _format_data(params: dict[str, Any]) -> str:  # Any: JSON from an upstream
-    data = params.get("data", "")
-    return data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
+def _format_data(data: Raw) -> str:
+    value = wire.value(data)
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value, ensure_ascii=False) if value is not None else bytes(data).decode("utf-8", "replace")
+    except RecursionError:
+        return "nested too deeply to be shown"

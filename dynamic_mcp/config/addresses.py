@@ -14,7 +14,7 @@ _HINT = "write `8808`, `127.0.0.1:8808`, `[::1]:8808` or `unix:/path/to/socket`"
 PATTERN = r"^([0-9]{1,6}|(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):[0-9]{1,6}|unix:.+)$"
 _UNIX = "unix:"
 _HOST = r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?"
-_LONGEST_HOST = 253
+_LONGEST_HOST, _LONGEST_LABEL = 253, 63
 
 
 class TcpAddress(Struct, frozen=True):
@@ -72,7 +72,9 @@ def _check_port(port: int) -> int:
 
 
 def _is_host(text: str) -> bool:
-    return len(text) <= _LONGEST_HOST and re.fullmatch(_HOST, text, re.ASCII) is not None
+    labels = text.removesuffix(".").split(".")  # what has an empty one, Python asks no name server for
+    are_labels = all(0 < len(each) <= _LONGEST_LABEL for each in labels)
+    return len(text) <= _LONGEST_HOST and are_labels and re.fullmatch(_HOST, text, re.ASCII) is not None
 
 
 def _is_ipv6(text: str) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 import ssl
 import time
 from urllib.parse import urlsplit
@@ -44,7 +43,7 @@ async def check_certificate(
         return [warning(where, f"clients refuse the certificate of `{host}`: {what}", hint)]
     except TimeoutError:
         return [warning(where, f"`{host}` does not answer within {_WITHIN_S:.0f} s")]
-    except (OSError, ssl.SSLError, socket.gaierror) as exc:
+    except (OSError, UnicodeError) as exc:  # the latter for a label that is empty, or too long
         return [warning(where, f"no connection with TLS to `{host}`: {os_reason(exc)}")]
     days = (seconds - (time.time() if now is None else now)) / _DAY_S
     if days < _SOON_DAYS:

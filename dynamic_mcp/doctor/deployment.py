@@ -215,6 +215,8 @@ def _find_issuers(providers: Iterable[object]) -> Iterator[str]:
 async def _check_provider(issuer: str) -> Finding:
     import httpx2
 
+    from dynamic_mcp.system.request_errors import REQUEST_ERRORS
+
     host = urlsplit(issuer).hostname or issuer
     began = time.time()
     try:
@@ -222,7 +224,7 @@ async def _check_provider(issuer: str) -> Finding:
             url = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
             async with client.stream("GET", url) as answer:
                 date = answer.headers.get("date", "")
-    except httpx2.HTTPError as exc:
+    except REQUEST_ERRORS as exc:
         what = f"the identity provider cannot be reached: {one_line(str(exc)) or type(exc).__name__}"
         return warning(host, what, "nobody new can log in, and keys of tokens are not renewed")
     return check_clock(host, date, began, time.time())

@@ -18,6 +18,7 @@ from dynamic_mcp import __version__
 from dynamic_mcp.doctor.findings import Finding, Level, warning
 from dynamic_mcp.doctor.public_url import find_text
 from dynamic_mcp.mcp.revisions import MODERN, NEWEST
+from dynamic_mcp.system.request_errors import REQUEST_ERRORS
 from dynamic_mcp.system.text import one_line
 
 WHERE = "settings.http.public_url"
@@ -62,7 +63,7 @@ async def check_front(url: str, headers: Mapping[str, str], *, times: StreamTime
     try:
         async with httpx2.AsyncClient(timeout=_WITHIN_S, follow_redirects=False, headers=dict(headers)) as client:
             return await _Visit(client, url, times or StreamTimes()).findings()
-    except httpx2.HTTPError as exc:
+    except REQUEST_ERRORS as exc:
         hint = "do dynamic-mcp and the reverse proxy run? This machine may also see another address than clients do"
         return [warning(WHERE, f"`{url}` cannot be reached: {one_line(str(exc)) or type(exc).__name__}", hint)]
 
@@ -148,7 +149,7 @@ class _Visit:
             if heard_at:
                 what = f"nothing came over a stream for {times.silence_s:.0f} s, and something is sent every 15 s"
             return [*found, warning(WHERE, what, _BUFFERS)]
-        except (httpx2.HTTPError, StopAsyncIteration):
+        except (*REQUEST_ERRORS, StopAsyncIteration):
             hint = "its time limit must be more than 15 s: `proxy_read_timeout 1h` in nginx"
             ended_s = loop.time() - (heard_at or loop.time())
             return [*found, warning(WHERE, f"a stream was ended after {ended_s:.0f} s of silence", hint)]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import json
-import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from urllib.parse import urlsplit
 
@@ -26,7 +25,9 @@ from dynamic_mcp.doctor.public_url import find_text
 from dynamic_mcp.mcp.revisions import NEWEST
 from dynamic_mcp.mcp.well_known import metadata_url
 from dynamic_mcp.oauth.challenges import parse_challenge
+from dynamic_mcp.system.request_errors import REQUEST_ERRORS
 from dynamic_mcp.system.text import one_line, os_reason
+from dynamic_mcp.web.address_policy import resolve_host
 
 _WITHIN_S = 10.0
 _MOST_BYTES = 1 << 16
@@ -102,15 +103,14 @@ async def check_hosted_clients(
             found += await visitor.check_size() if lacks_credential else []
     except httpx2.ConnectError:
         pass  # `check_front` says why
-    except httpx2.HTTPError as exc:
+    except REQUEST_ERRORS as exc:
         found.append(warning(WHERE, f"a request without a token failed: {one_line(str(exc)) or type(exc).__name__}"))
     return found
 
 
 async def _look_up(host: str) -> list[str]:
     """Return the addresses of a host. Raises OSError."""
-    infos = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(info[4][0]) for info in infos))
+    return await resolve_host(host, 443)
 
 
 def _judge_address(scheme: str, host: str, address: str, *, is_public: bool) -> Finding:
@@ -141,7 +141,7 @@ class _Visitor:
             return []
         try:
             answer = await self._get(f"http://{parts.hostname}:{port}{parts.path}")
-        except httpx2.HTTPError:
+        except REQUEST_ERRORS:
             return []  # nothing is there, which is as good as a redirect
         if 300 <= answer.status < 400 and answer.headers.get("location", "").startswith("https://"):
             return [Finding(Level.OK, WHERE, "http leads to https")]

@@ -24,6 +24,8 @@ async def check_public_url(http: Http | None) -> list[Finding]:
         return []
     import httpx2
 
+    from dynamic_mcp.system.request_errors import REQUEST_ERRORS
+
     url = metadata_url(http.public_url)
     try:
         async with (
@@ -35,7 +37,7 @@ async def check_public_url(http: Http | None) -> list[Finding]:
                 body += piece
                 if len(body) > _MAX_BYTES:
                     break
-    except httpx2.HTTPError as exc:
+    except REQUEST_ERRORS as exc:
         hint = "do dynamic-mcp and the reverse proxy run? This machine may also see another address than clients do"
         return [_warn(f"`{url}` cannot be reached: {one_line(str(exc)) or type(exc).__name__}", hint)]
     return [_judge(url, http.public_url, answer, body)]

@@ -67,12 +67,12 @@ class EmbeddingEndpoint:
 
     async def _embed(self, texts: Sequence[str]) -> list[Vector]:
         client = self._client or await self.open()
-        from httpx2 import HTTPError, InvalidURL
+        from dynamic_mcp.system.request_errors import REQUEST_ERRORS
 
         body = {"model": self._config.model, "input": list(texts), "encoding_format": "float"}
         try:
             answer = await client.post(self._url, json=body)
-        except (HTTPError, InvalidURL) as exc:
+        except REQUEST_ERRORS as exc:
             raise EndpointError(f"{type(exc).__name__}: {exc}") from exc
         if answer.status_code != HTTP_OK:
             raise EndpointError(f"HTTP status {answer.status_code}")

@@ -47,6 +47,7 @@ class DaemonConnection(asyncio.Protocol):
         self._end_reason = ""
         self._welcomed = asyncio.Event()
         self._closed = asyncio.Event()
+        self._is_closing = False
 
     async def open(self, connection: Socket, config: str, profile: str | None = None) -> None:
         """Send the hello over a socket that is connected to the config's daemon, and wait for its welcome.
@@ -105,6 +106,7 @@ class DaemonConnection(asyncio.Protocol):
         if self._transport is None:
             return
         if self._is_open():
+            self._is_closing = True
             # a pipe has no end of one direction
             self._transport.write_eof() if self._transport.can_write_eof() else self._transport.close()
         with contextlib.suppress(TimeoutError):
@@ -134,10 +136,11 @@ class DaemonConnection(asyncio.Protocol):
         self._closed.set()
 
     def _is_open(self) -> bool:
-        return self._transport is not None and not self._transport.is_closing()
+        """Return whether anything can be written; nothing can once this end is closing."""
+        return self._transport is not None and not self._is_closing and not self._transport.is_closing()
 
     def _write(self, data: bytes) -> None:
-        if self._transport is not None and not self._transport.is_closing():
+        if self._transport is not None and self._is_open():
             self._transport.write(data)
 
     # --- frames ----------------------------------------------------------------------------------------

@@ -115,6 +115,7 @@ class SocketFace(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel_timer()
         self._cancel_unread_timer()
+        self._queue.clear()
         for task in (self._admission, self._ending):
             if task is not None and task is not asyncio.current_task():
                 task.cancel()

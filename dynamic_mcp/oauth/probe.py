@@ -14,6 +14,7 @@ from dynamic_mcp import __version__
 from dynamic_mcp.config.resolved import Remote
 from dynamic_mcp.mcp import envelope, revisions
 from dynamic_mcp.oauth.challenges import BearerChallenge, parse_challenge
+from dynamic_mcp.system.request_errors import REQUEST_ERRORS
 from dynamic_mcp.web.guarded_client import TIMEOUT_S, explain
 
 _OURSELVES = {"name": "dynamic-mcp", "version": __version__}
@@ -58,7 +59,7 @@ async def probe(remote: Remote, token: str | None = None) -> ProbeResult:
                 modern = await _send(client, remote.url, _MODERN, {**headers, **_MODERN_HEADERS})
                 result = result if modern.status in _TRY_MODERN else modern
             return result
-    except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError, ValueError) as exc:
+    except (*REQUEST_ERRORS, TimeoutError, ValueError) as exc:
         return ProbeResult(None, reason=f"the server {explain(exc)}")
 
 

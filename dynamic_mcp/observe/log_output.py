@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
+from dynamic_mcp.mcp import wire
 from dynamic_mcp.observe.current_request import current_request
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.rate_limiter import RateLimiter
@@ -305,7 +306,7 @@ def _ids_of(record: logging.LogRecord) -> dict[str, object]:
     request = None if record.name in (STDERR, STDOUT) else current_request()
     if request is None:
         return {}
-    ids: dict[str, object] = {"request_id": json.loads(bytes(request.id))}
+    ids: dict[str, object] = {"request_id": wire.value(request.id)}
     return {**ids, "trace_id": request.trace_id, "span_id": request.span_id} if request.trace_id else ids
 
 

@@ -171,13 +171,13 @@ class ProxyRegistry:
         self._now = now
 
     async def publish(self, status: Callable[[], ProxyStatus], changed: asyncio.Event | None = None) -> None:
-        """Keep the file of this process up to date until cancelled. Warns once if it cannot be written.
+        """Keep the file of this process up to date until cancelled. Warns if it cannot be written, and tries again.
 
         `changed` is set for changes to publish at once, such as a new session.
         """
         changed = changed or asyncio.Event()
         file = self._folder / f"{os.getpid()}.json"
-        started_at, beaten_at, written = self._now(), float("-inf"), None
+        started_at, beaten_at, written, has_warned = self._now(), float("-inf"), None, False
         try:
             while True:
                 now, current = self._now(), status()
@@ -185,13 +185,16 @@ class ProxyRegistry:
                     running = RunningProxy(
                         pid=os.getpid(), version=__version__, started_at=started_at, status=current
                     )
-                    await asyncio.to_thread(paths.write_private, file, _encode(running), durable=False)
-                    written, beaten_at = current, now
+                    try:
+                        await asyncio.to_thread(paths.write_private, file, _encode(running), durable=False)
+                    except OSError as exc:  # also if no descriptor is free at the moment
+                        level = logging.DEBUG if has_warned else logging.WARNING
+                        what = "`dynamic-mcp status` does not show this proxy as it is: `%s` cannot be written: %s"
+                        log.log(level, what, file, exc.strerror)
+                        has_warned = True
+                    else:
+                        written, beaten_at, has_warned = current, now, False
                 await _wait_for_change(changed)
-        except OSError as exc:
-            log.warning(
-                "`dynamic-mcp status` will not show this proxy: `%s` cannot be written: %s", file, exc.strerror
-            )
         finally:
             with contextlib.suppress(OSError):
                 file.unlink(missing_ok=True)

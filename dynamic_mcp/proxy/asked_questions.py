@@ -91,7 +91,12 @@ def check_elicitation(params: Raw) -> None:
 
 def _is_twice(params: bytes, name: str) -> bool:
     """Return whether an object has a duplicate member: a client may take the value that was not checked."""
-    names: list[str] = json.loads(params, object_pairs_hook=lambda pairs: [key for key, _ in pairs])
+    try:
+        names: list[str] = json.loads(
+            params, object_pairs_hook=lambda pairs: [key for key, _ in pairs], parse_int=str
+        )
+    except RecursionError:
+        return True  # as far as can be told
     return names.count(name) > 1
 
 

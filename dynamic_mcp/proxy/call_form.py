@@ -72,7 +72,12 @@ def check_form(params: Mapping[str, Raw]) -> None:
         if key not in _KEYS and fold(key) in _FOLDED_KEYS:
             raise wire.Malformed(f"`{key}` is not a parameter")
     if "ref" in params:
-        keys: list[str] = json.loads(bytes(params["ref"]), object_pairs_hook=lambda pairs: [key for key, _ in pairs])
+        try:
+            keys: list[str] = json.loads(
+                bytes(params["ref"]), object_pairs_hook=lambda pairs: [key for key, _ in pairs], parse_int=str
+            )
+        except RecursionError:
+            raise wire.Malformed("`ref` is nested too deeply") from None
         reference = wire.members(params["ref"])
         if len(keys) != len(reference):
             raise wire.Malformed("`ref` has a duplicate key")

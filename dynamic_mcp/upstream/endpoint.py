@@ -24,6 +24,7 @@ from dynamic_mcp.mcp.event_stream import EventStream, ServerSentEvent
 from dynamic_mcp.oauth.authorization import Challenge, ServerCredentials
 from dynamic_mcp.observe.current_request import outgoing_headers
 from dynamic_mcp.system.clock import delays
+from dynamic_mcp.system.request_errors import REQUEST_ERRORS
 from dynamic_mcp.upstream import http_errors
 from dynamic_mcp.upstream.connections import create_pool, request_url
 from dynamic_mcp.upstream.mask import mask_of, mask_secrets
@@ -120,7 +121,7 @@ class HttpEndpoint:
                 yield response
             finally:
                 await response.aclose()
-        except (httpx2.HTTPError, httpx2.InvalidURL) as exc:
+        except REQUEST_ERRORS as exc:
             raise http_errors.network_error(self.group, self.host, exc) from exc
 
     async def read_body(self, response: httpx2.Response, limit: int) -> bytes:
@@ -156,7 +157,7 @@ class HttpEndpoint:
                     content += part
                     if len(content) > _ERROR_BYTES:
                         break
-        except (TimeoutError, httpx2.HTTPError):  # the status is enough
+        except (TimeoutError, *REQUEST_ERRORS):  # the status is enough
             pass
         return bytes(content[:_ERROR_BYTES])
 

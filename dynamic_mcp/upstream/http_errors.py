@@ -41,6 +41,9 @@ def network_error(group: str, host: str, exc: Exception) -> UpstreamError:
         case _ if isinstance(exc, _UNSENT):
             why, hint = _explain_unsent(host, exc)
             return NotSent(group, why, hint=hint)
+        case ssl.SSLError():
+            why = f"`{host}` ended the connection with an error of TLS: {exc.reason or exc}"
+            return LinkLost(group, why, hint="it may want a certificate of its clients; see the log of the server")
         case httpx2.DecodingError():
             return ProtocolViolation(group, f"`{host}` sent an answer that cannot be decoded", hint=_MAY_HAVE_RUN)
         case _:

@@ -29,7 +29,7 @@ async def fetch(
     timeout_s: float,
     method: str = "GET",
 ) -> SmallAnswer:
-    """Return the answer to a request. Raises UnusableAnswer, httpx2.HTTPError and httpx2.InvalidURL."""
+    """Return the answer to a request. Raises UnusableAnswer and REQUEST_ERRORS."""
     timeouts = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), timeout_s)}
     # without compression, the size limit bounds the memory
     request = httpx2.Request(method, url, headers={**headers, "accept-encoding": "identity"}, extensions=timeouts)

@@ -146,8 +146,11 @@ def is_address(url: str) -> bool:
 async def resolve_host(host: str, port: int) -> list[str]:
     """Return the addresses of a host, in the system's order. Raises OSError."""
     loop = asyncio.get_running_loop()
-    async with asyncio.timeout(RESOLVE_S):
-        infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    try:
+        async with asyncio.timeout(RESOLVE_S):
+            infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except UnicodeError as exc:  # a label is empty, or too long
+        raise socket.gaierror(socket.EAI_NONAME, "it is no name of a host") from exc
     return list(dict.fromkeys(str(address[0]) for *_, address in infos))
 
 

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 
 import httpx2
 
+from dynamic_mcp.system.request_errors import REQUEST_ERRORS
 from dynamic_mcp.system.text import replace_unprintable
 from dynamic_mcp.web.address_policy import AddressPolicy, ForbiddenUrl
 from dynamic_mcp.web.guarded_client import TIMEOUT_S, create_client, explain
@@ -65,7 +66,7 @@ class Documents:
                 return await self._web.request(
                     method, url, content=body, headers={"Accept": "application/json", **headers}
                 )
-        except (ForbiddenUrl, httpx2.HTTPError, httpx2.InvalidURL, TimeoutError, ValueError) as exc:
+        except (ForbiddenUrl, *REQUEST_ERRORS, TimeoutError, ValueError) as exc:
             raise DocumentError(url, explain(exc)) from exc
 
 

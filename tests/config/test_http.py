@@ -26,6 +26,7 @@ def http(read_config: ReadConfig, section: object, **environment: str) -> Http |
         ("0", TcpAddress("127.0.0.1", 0)),
         ("0.0.0.0:80", TcpAddress("0.0.0.0", 80)),  # noqa: S104
         ("gateway.example.com:443", TcpAddress("gateway.example.com", 443)),
+        ("gateway.example.com.:443", TcpAddress("gateway.example.com.", 443)),
         ("[::1]:8808", TcpAddress("::1", 8808)),
         ("unix:/run/mcp.sock", UnixAddress("/run/mcp.sock")),
     ],

@@ -110,6 +110,8 @@ def http(**fields: object) -> object:
             "is not a duration: `ever`",
         ),
         (http(listen="localhost"), "settings.http.listen", "is not an address: `localhost`"),
+        (http(listen="a..example:80"), "settings.http.listen", "is not an address: `a..example:80`"),
+        (http(listen=f"{'a' * 64}:80"), "settings.http.listen", f"is not an address: `{'a' * 64}:80`"),
         (http(listen="h:70000"), "settings.http.listen", "has a port that is not between 0 and 65535"),
         (http(listen="unix:"), "settings.http.listen", "names no path after `unix:`"),
         (http(listen=[]), "settings.http.listen", "must be an address"),

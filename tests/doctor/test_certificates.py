@@ -68,10 +68,11 @@ async def test_a_certificate_for_another_host_is_named(folder: Path) -> None:
     assert "subjectAltName" in found.hint
 
 
-async def test_a_port_without_tls_is_said_to_have_none() -> None:
+@pytest.mark.parametrize("host", ["127.0.0.1", "a..example"])
+async def test_what_cannot_be_reached_is_said_to_have_no_tls(host: str) -> None:
     async with asyncio.timeout(BOUND_S):
-        (found,) = await check_certificate("here", f"https://127.0.0.1:{free_port()}/mcp")
-    assert "no connection with TLS" in found.what
+        (found,) = await check_certificate("here", f"https://{host}:{free_port()}/mcp")
+    assert f"no connection with TLS to `{host}`" in found.what
 
 
 async def test_plain_http_has_no_certificate() -> None:

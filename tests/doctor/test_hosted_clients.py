@@ -219,6 +219,13 @@ async def test_the_address_is_judged(scheme: str, look_up: Callable[[str], objec
     assert (found.level, what in found.what) == (level, True), found
 
 
+async def test_a_host_that_no_name_server_can_be_asked_for_has_no_address() -> None:
+    http = Http(public_url="https://a..example/mcp", auth=LOGIN)
+    async with asyncio.timeout(BOUND_S):
+        (found,) = await check_hosted_clients(http)
+    assert "`a..example` has no address" in found.what
+
+
 @pytest.mark.parametrize(
     ("reply", "level", "what"),
     [

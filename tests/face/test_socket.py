@@ -91,6 +91,24 @@ async def test_a_window_that_reads_again_in_time_gets_every_answer(reception: Re
     await reception.faces[0].ended.wait()
 
 
+async def test_nothing_more_of_a_window_is_taken_once_it_is_gone(reception: Reception) -> None:
+    window = await reception.connect()
+    loop = asyncio.get_running_loop()
+    await loop.sock_sendall(window, HELLO)
+    await idle()
+    (face,) = reception.faces
+    window.setblocking(True)
+    window.sendall(PING * 1000)
+    window.close()
+    async with asyncio.timeout(BOUND_S):
+        await face.ended.wait()
+    taken = face.lines_taken
+    await idle()
+
+    assert 0 < taken < 1000
+    assert face.lines_taken == taken
+
+
 async def test_a_connection_without_a_hello_is_ended_after_a_while(
     reception: Reception, monkeypatch: pytest.MonkeyPatch
 ) -> None:

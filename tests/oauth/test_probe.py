@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from dynamic_mcp.oauth.probe import probe
+from dynamic_mcp.web.address_policy import AddressPolicy
+from dynamic_mcp.web.documents import DocumentError, open_documents
+from tests.certificates import make_certificate, server_for_known_clients
 from tests.oauth.parts import remote
 from tests.upstreams.auth_server import Answer, AuthServer
 
@@ -53,3 +57,20 @@ async def test_a_server_that_knows_neither_is_reported_by_its_first_answer(serve
     server.manners.overrides["/mcp"] = lambda request: Answer(404 if "mcp-method" in request.headers else 400)
 
     assert (await probe(remote(server.mcp_url))).status == 400
+
+
+async def test_a_server_that_wants_a_certificate_of_its_clients_is_not_asked_further(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_certificate(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
+    async with server_for_known_clients(tmp_path) as port:
+        url = f"https://localhost:{port}/mcp"
+
+        outcome = await probe(remote(url))
+        with pytest.raises(DocumentError) as raised:
+            async with open_documents(AddressPolicy(url)) as documents:
+                await documents.fetch(url)
+
+    assert "certificate required" in outcome.reason
+    assert "certificate required" in raised.value.why

@@ -119,10 +119,24 @@ def test_what_cannot_be_read_or_is_of_a_process_that_is_gone_is_left_out(tmp_pat
     assert ProxyRegistry(tmp_path / "nowhere").list_proxies() == []
 
 
-async def test_a_folder_that_cannot_be_written_is_no_failure(tmp_path: Path) -> None:
+async def test_a_proxy_is_shown_once_its_file_can_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(proxies, "CHECK_EVERY_S", 0.01)
     (tmp_path / "file").write_text("")
+    registry = ProxyRegistry(tmp_path / "file" / "running")
+    task = asyncio.create_task(registry.publish(lambda: ENTRY))
     async with asyncio.timeout(BOUND_S):
-        await ProxyRegistry(tmp_path / "file" / "running").publish(lambda: ENTRY)
+        while not caplog.records and not task.done():  # noqa: ASYNC110 - a log record raises no event
+            await asyncio.sleep(0)
+        (tmp_path / "file").unlink()
+        while not await asyncio.to_thread(registry.list_proxies) and not task.done():
+            pass
+    assert not task.done()
+    task.cancel()
+    await asyncio.wait([task])
+
+    assert [each.levelname for each in caplog.records] == ["WARNING"]
 
 
 async def test_what_changes_is_shown_long_before_the_next_check(

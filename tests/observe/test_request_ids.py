@@ -103,6 +103,14 @@ async def test_what_goes_on_after_a_request_is_not_about_it_any_more(lines: Log)
     assert said == {"during": 7, "a word of the server": None, "after": None}
 
 
+async def test_a_line_about_a_request_whose_id_no_number_can_hold_goes_without_it(lines: Log) -> None:
+    mark_request(Raw(b"1" * 5000))
+
+    log.info("answering")
+
+    assert [(each["message"], each.get("request_id")) for each in lines.lines()] == [("answering", None)]
+
+
 async def test_each_task_has_its_own_request_and_its_own_headers() -> None:
     async def answer(number: int) -> tuple[bytes, object]:
         mark_request(Raw(b"%d" % number))

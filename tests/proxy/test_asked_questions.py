@@ -141,6 +141,20 @@ def test_a_url_that_clients_may_read_in_two_ways_is_refused(params: bytes) -> No
         check_elicitation(Raw(params))
 
 
+def test_a_number_of_any_length_beside_a_url_is_none_of_our_business() -> None:
+    params = b'{"url":"https://a.example","n":%s' % (b"1" * 5000)
+
+    check_elicitation(Raw(params + b"}"))
+    with pytest.raises(UnsafeQuestion):
+        check_elicitation(Raw(params + b',"url":"https://b.example"}'))
+
+
+@pytest.mark.parametrize("depth", range(900, 1000, 5))
+def test_a_url_beside_what_is_nested_too_deeply_to_be_checked_is_refused(depth: int) -> None:
+    with contextlib.suppress(UnsafeQuestion, wire.Malformed):  # if it is, which depends on what has called this
+        check_elicitation(Raw(b'{"url":"https://a.example","x":' + b"[" * depth + b"]" * depth + b"}"))
+
+
 @pytest.mark.parametrize("only", [None, "github"])
 async def test_one_call_asks_a_bounded_number_of_questions(only: str | None) -> None:
     server = Asker()

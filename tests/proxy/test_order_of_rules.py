@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from collections.abc import Callable, Hashable, Mapping
@@ -26,6 +27,7 @@ from dynamic_mcp.features.table import FEATURES
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.policy.access import Decision
+from dynamic_mcp.proxy.call_form import check_form
 from dynamic_mcp.proxy.chain import ORDER, Chains, ChangingStep, Services
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.request import Next, Observation, Observer, Observers, Request, Restart, UpstreamRequest
@@ -296,6 +298,15 @@ async def test_parameters_that_can_be_read_in_two_ways_are_refused_before_any_ru
         await pass_all(steps, params={"name": Raw(b'"echo"'), "Name": Raw(b'"delete"')})
 
     assert steps == ["observe"]  # so that the audit log can say what it was about
+
+
+@pytest.mark.parametrize("depth", range(900, 1000, 5))
+def test_a_reference_is_checked_whatever_is_in_it(depth: int) -> None:
+    check_form({"ref": Raw(b'{"type":"ref/prompt","name":"a","n":%s}' % (b"1" * 5000))})
+    with contextlib.suppress(wire.Malformed):  # if it is nested too deeply, which depends on what has called this
+        check_form({"ref": Raw(b'{"type":"ref/prompt","name":"a","x":' + b"[" * depth + b"]" * depth + b"}")})
+    with pytest.raises(wire.Malformed, match="duplicate key"):
+        check_form({"ref": Raw(b'{"name":"a","n":%s,"name":"b"}' % (b"1" * 5000))})
 
 
 async def test_the_steps_run_in_the_order_of_the_table() -> None:

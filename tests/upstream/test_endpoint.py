@@ -6,19 +6,20 @@ import asyncio
 import socket
 import ssl
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from dynamic_mcp.client import ClientInfo
 from dynamic_mcp.config.resolved import Remote
-from dynamic_mcp.errors import DynamicMcpError, HttpError, LoginNeeded, NotSent, Unreachable
+from dynamic_mcp.errors import DynamicMcpError, HttpError, LinkLost, LoginNeeded, NotSent, Unreachable
 from dynamic_mcp.oauth.authorization import Challenge
 from dynamic_mcp.upstream.connections import find_proxy, request_url, tls_context
 from dynamic_mcp.upstream.handshake import initialize
 from dynamic_mcp.upstream.link import Link
 from dynamic_mcp.upstream.open import open_link
 from dynamic_mcp.upstream.remote import connect
-from tests.certificates import make_certificate
+from tests.certificates import make_certificate, server_for_known_clients
 from tests.fake_parties import Ear
 from tests.fakes import group_config
 from tests.upstream.remote import call, open_remote, remote, text
@@ -206,6 +207,25 @@ async def test_an_unknown_certificate_is_rejected_and_one_from_ssl_cert_file_is_
             async with open_remote(remote(url)) as link:
                 assert await text(link, "echo", text="x") == "x"
             tls_context.cache_clear()
+
+
+@pytest.mark.parametrize("kind", ["http", "sse", None])
+async def test_a_server_that_wants_a_certificate_of_its_clients_has_a_message_of_its_own(
+    kind: Literal["http", "sse"] | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    make_certificate(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
+    tls_context.cache_clear()
+    async with server_for_known_clients(tmp_path) as port:
+        with pytest.raises(LinkLost, match=r"an error of TLS: .*CERTIFICATE_REQUIRED") as raised:
+            await open_link(remote(f"https://localhost:{port}/mcp", kind=kind), Ear(), ClientInfo())
+    tls_context.cache_clear()
+
+    assert "certificate of its clients" in raised.value.hint
+    assert "a bug" not in caplog.text
 
 
 async def test_requests_go_through_the_proxy_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

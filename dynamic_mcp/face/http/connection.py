@@ -6,6 +6,7 @@ Whatever a client does, it uses a bounded amount of memory for a bounded time.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 from collections.abc import Callable
@@ -492,7 +493,8 @@ class HttpConnection(asyncio.Protocol):
         if self._input is _PAUSED:
             self._resume_reading()
         if self._transport.can_write_eof():
-            self._transport.write_eof()
+            with contextlib.suppress(OSError):  # of asyncio's own loop: the client has reset the connection
+                self._transport.write_eof()
 
     def _close(self) -> None:
         """Close once everything is written, or the client does not read it."""

@@ -101,7 +101,10 @@ async def _feed(process: asyncio.subprocess.Process, name: str, stdin: bytes, ki
     """Write a program's input and wait for its exit, within a bound."""
     try:
         async with asyncio.timeout(BOUND_S):
-            await process.communicate(stdin)
+            try:
+                await process.communicate(stdin)
+            except RuntimeError:  # of uvloop if it has closed its input already, which asyncio ignores
+                await process.wait()
         if process.returncode:
             log.debug("a notice may not have been shown: `%s` ended with %s", name, process.returncode)
     except TimeoutError:

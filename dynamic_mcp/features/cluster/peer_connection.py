@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import socket
 import ssl
 from typing import Protocol, cast
 from urllib.parse import unquote, urlsplit
@@ -217,6 +218,8 @@ class ConnectionPool:
             if exc.errno in _OWN_LACKS:
                 raise NoConnectionLeft(str(exc)) from exc
             raise
+        except UnicodeError as exc:  # a label of its name is empty, or too long
+            raise socket.gaierror(socket.EAI_NONAME, "it is no name of a host") from exc
         self._open.add(connection)
         return connection
 

@@ -51,8 +51,9 @@ _RETRY_FIRST_S, _RETRY_LONGEST_S = 0.1, 1.0
 # A subscribed connection without a message for so long is asked whether it is alive.
 _SILENT_FOR_S = 5.0
 
-# What the client raises for a server that fails or talks nonsense.
-ERRORS = (ValkeyError, OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError, MemoryError)
+# What the client raises for a server that fails or talks nonsense. uvloop raises RuntimeError for a write to a
+# connection that the other end has reset.
+ERRORS = (ValkeyError, OSError, ValueError, TypeError, LookupError, AttributeError, RuntimeError, MemoryError)
 # The first words of errors that the client has no classes for (Valkey documentation, "RESP", "Simple errors").
 _FAILURES_BY_CODE = {
     "MISCONF": StoreFailure.READ_ONLY,
@@ -195,7 +196,7 @@ class ValkeyLink:
         try:
             if not connection.is_connected:
                 raise ValkeyConnectionError("the connection is closed")
-            await _send(connection, packed)
+            await connection.send_packed_command(packed, check_health=False)
         except ERRORS as exc:
             failure = to_failure(exc, may_have_run=True)
             self._break(connection, failure)
@@ -342,7 +343,7 @@ class ValkeyLink:
         async with asyncio.timeout(CONNECT_WITHIN_S):
             connection = await self._connector.connect()
         try:
-            await _send(connection, connection.pack_command("SUBSCRIBE", self._channel))
+            await connection.send_command("SUBSCRIBE", self._channel, check_health=False)
             is_asked = False
             while True:
                 within_s = COMMAND_WITHIN_S if is_asked else _SILENT_FOR_S
@@ -351,7 +352,7 @@ class ValkeyLink:
                     case None if is_asked:
                         raise ValkeyTimeoutError("the connection is silent")
                     case None:
-                        await _send(connection, connection.pack_command("PING"))
+                        await connection.send_command("PING", check_health=False)
                         is_asked = True
                         continue
                     case [b"message", bytes(), bytes() as message]:
@@ -444,14 +445,6 @@ class Connector:
         )
 
 
-async def _send(connection: AbstractConnection, packed: Iterable[bytes]) -> None:
-    """Write a command. Raises any of ERRORS."""
-    try:
-        await connection.send_packed_command(packed, check_health=False)
-    except RuntimeError as exc:  # of uvloop, once the other end has reset the connection
-        raise ValkeyConnectionError("the connection is closed") from exc
-
-
 async def _disconnect(connection: AbstractConnection) -> None:
     try:
         await connection.disconnect()
@@ -473,6 +466,8 @@ def to_failure(exc: BaseException, *, may_have_run: bool = False) -> StoreUnavai
             failure = StoreFailure.SLOW
         case BusyLoadingError() | ValkeyConnectionError() | OSError():
             failure = StoreFailure.DOWN
+        case RuntimeError() if not isinstance(exc, RecursionError):
+            failure, detail = StoreFailure.DOWN, "the connection is closed"
         case ResponseError():
             failure = _FAILURES_BY_CODE.get(str(exc).partition(" ")[0], StoreFailure.NONSENSE)
     return StoreUnavailable(failure, detail, may_have_run=may_have_run)

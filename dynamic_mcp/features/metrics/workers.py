@@ -32,10 +32,10 @@ async def _read(path: str, form: Form) -> str:
         async with asyncio.timeout(_ANSWER_WITHIN_S):
             reader, writer = await asyncio.open_unix_connection(path, limit=_MAX_BYTES)
             try:
-                head = (
+                request = (
                     f"GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: {form.value}\r\nConnection: close\r\n\r\n"
                 )
-                writer.write(head.encode())
+                writer.write(request.encode())
                 answer = await reader.read(_MAX_BYTES)
                 while more := await reader.read(_MAX_BYTES):
                     answer += more
@@ -44,4 +44,9 @@ async def _read(path: str, form: Form) -> str:
     except (OSError, TimeoutError) as exc:
         log.warning("the metrics of a worker are missing: %s", exc or "it does not answer")
         return ""
-    return answer.partition(b"\r\n\r\n")[2].decode()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    fields = head.lower().split(b"\r\n")
+    if not head.startswith(b"HTTP/1.1 200 ") or b"content-length: %d" % len(body) not in fields:
+        log.warning("the metrics of a worker are missing: it has ended, or is busy")
+        return ""
+    return body.decode()

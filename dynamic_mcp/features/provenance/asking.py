@@ -18,6 +18,7 @@ from dynamic_mcp import __version__
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.features.provenance.sources import PackageSource
 from dynamic_mcp.system.decoding import decode_as
+from dynamic_mcp.system.request_errors import REQUEST_ERRORS
 from dynamic_mcp.system.text import one_line
 from dynamic_mcp.upstream.connections import create_pool
 from dynamic_mcp.upstream.http_errors import network_error
@@ -91,7 +92,7 @@ class Registries:
             raise NotAnswered(f"the answer of {_shown(source.url)} cannot be used: {exc}") from exc
         except TimeoutError as exc:
             raise NotAnswered(f"{_shown(source.url)} did not answer within {self._timeout_s:g} s") from exc
-        except (httpx2.HTTPError, httpx2.InvalidURL) as exc:
+        except REQUEST_ERRORS as exc:
             error: DynamicMcpError = network_error("", urlsplit(url).hostname or "", exc)
             raise NotAnswered(getattr(error, "reason", error.message)) from exc
         except (OSError, ValueError, ImportError) as exc:  # a bad `SSL_CERT_FILE`, proxy or header

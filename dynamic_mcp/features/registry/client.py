@@ -19,6 +19,7 @@ from dynamic_mcp.errors import NotSent, RegistryError
 from dynamic_mcp.features.registry.cache import AnswerCache, CachedAnswer
 from dynamic_mcp.features.registry.config import Registry
 from dynamic_mcp.features.registry.document import FlawedDocument, ServerDocument, read_answer
+from dynamic_mcp.system.request_errors import REQUEST_ERRORS
 from dynamic_mcp.upstream.connections import create_pool, request_url
 from dynamic_mcp.upstream.http_errors import network_error
 from dynamic_mcp.upstream.small_answer import UnusableAnswer, fetch
@@ -150,7 +151,7 @@ class RegistryClient:
                 status, etag, body = await self._exchange(url, headers)
         except TimeoutError as exc:
             raise _Unavailable(f"it did not answer within {self._timeout_s:g} s") from exc
-        except (httpx2.HTTPError, httpx2.InvalidURL) as exc:
+        except REQUEST_ERRORS as exc:
             raise self._network_error(exc) from exc
         if status == _NOT_MODIFIED and cached is not None:
             body, etag = cached.body.encode(), cached.etag

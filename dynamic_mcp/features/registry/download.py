@@ -10,6 +10,7 @@ import httpx2
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments
 from dynamic_mcp.features.registry.build import is_this_machine
 from dynamic_mcp.features.registry.bundle import MOST_BYTES, BadBundle
+from dynamic_mcp.system.request_errors import REQUEST_ERRORS
 from dynamic_mcp.system.text import one_line
 
 _WITHIN_S, _SILENT_S = 600.0, 30.0
@@ -24,7 +25,7 @@ async def download(url: str, file: IO[bytes]) -> None:
             await _download(url, file)
     except TimeoutError:
         raise DynamicMcpError(f"`{shown}` took longer than {_WITHIN_S:g} s") from None
-    except (httpx2.HTTPError, httpx2.InvalidURL) as exc:
+    except REQUEST_ERRORS as exc:
         raise DynamicMcpError(f"`{shown}` cannot be downloaded: {one_line(str(exc), 200)}") from exc
 
 

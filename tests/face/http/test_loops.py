@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import socket
 import ssl
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 from dynamic_mcp.config.addresses import TcpAddress
 from dynamic_mcp.face.http.server import HttpServer
 from tests.face.http.ways_in import GET, Client, FakeHandler, post
+from tests.fakes import FakeClock
 from tests.program import BOUND_S
 
 uvloop = pytest.importorskip("uvloop", reason="there is no uvloop on this system")
@@ -68,6 +71,31 @@ def test_it_serves_on_both_loops_with_and_without_tls(loop: str, is_secure: bool
         server = HttpServer(handler)
         (address,) = await server.open(TcpAddress(port=0), tls=ours)
         await _use(handler, server, address.port, theirs)
+
+    factory = uvloop.new_event_loop if loop == "uvloop" else asyncio.new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(main())
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_a_connection_that_is_reset_in_a_body_that_nobody_wants_stops_no_look_at_the_others(loop: str) -> None:
+    clock = FakeClock()
+
+    async def main() -> None:
+        server = HttpServer(FakeHandler(), clock=clock.now)
+        (address,) = await server.open(TcpAddress(port=0))
+        async with asyncio.timeout(BOUND_S):
+            client = Client(*await asyncio.open_connection("127.0.0.1", address.port))
+            client.send(b"POST /now HTTP/1.1\r\nHost: test\r\nContent-Length: 10000\r\n\r\n")
+            assert (await client.reply()).status == 200
+            end = client.writer.get_extra_info("socket").dup()
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.writer.transport.abort()
+            await asyncio.sleep(0)
+            end.close()  # resets it, which the server has not heard yet
+            clock.time += 3600
+            server.sweep()
+            await server.drain(0)
 
     factory = uvloop.new_event_loop if loop == "uvloop" else asyncio.new_event_loop
     with asyncio.Runner(loop_factory=factory) as runner:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import sys
+import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -26,6 +27,7 @@ file = pathlib.Path({folder!r}) / f"{{os.getpid()}}.json"
 file.with_suffix(".new").write_text(json.dumps(noted))
 file.with_suffix(".new").rename(file)
 """
+_BUSY_TURNS = 20
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the programs are scripts")
 
 
@@ -57,6 +59,24 @@ async def test_a_command_reads_what_waits_without_its_secrets(tmp_path: Path) ->
     assert (read["id"], read["client"]) == (HOSTILE.id, HOSTILE.client)
     assert read["arguments"] == {"password": "*** (8 characters hidden)"}
     assert str(noted["stdin"]).count("\n") == 1
+
+
+def test_a_command_that_has_ended_before_it_is_told_anything_is_no_bug_on_uvloop(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    uvloop = pytest.importorskip("uvloop", reason="there is no uvloop on this system")
+
+    async def main() -> None:
+        notices = ApprovalNotices()
+        notices.notify(Approval(notify=Notify(desktop=False, command=("true",))), HOSTILE)
+        for _ in range(_BUSY_TURNS):
+            await asyncio.sleep(0)
+            time.sleep(0.01)  # noqa: ASYNC251 - the program is faster than a turn of a busy loop
+        await notices.close()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())
+    assert not caplog.records
 
 
 async def test_the_desktop_shows_who_wants_what_as_plain_text(tmp_path: Path) -> None:

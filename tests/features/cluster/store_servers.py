@@ -128,6 +128,14 @@ def store_server(folder: Path, program: str = "redis-server", *options: str) -> 
         server.stop()
 
 
+def reset(connection: asyncio.StreamWriter) -> None:
+    """Reset a connection, without an end of what is sent."""
+    if not connection.is_closing():
+        at_once = struct.pack("ii", 1, 0)
+        connection.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
+    connection.transport.abort()
+
+
 class FaultyProxy:
     """Passes connections on to a server, and misbehaves as it is told."""
 
@@ -165,10 +173,7 @@ class FaultyProxy:
     def cut(self) -> None:
         """Reset all connections."""
         for each in [*self._writers]:
-            if not each.is_closing():
-                at_once = struct.pack("ii", 1, 0)  # not after an end of what is sent
-                each.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
-            each.transport.abort()
+            reset(each)
         for task in [*self._tasks]:
             task.cancel()
 

@@ -109,6 +109,16 @@ async def finder(port: int, names: NameServer) -> AsyncIterator[ReplicaFinder]:
     await finder.close()
 
 
+@pytest.mark.parametrize("host", ["a..test", f"{'a' * 64}.test"])
+async def test_the_others_are_found_beside_an_address_whose_name_no_host_can_have(host: str, port: int) -> None:
+    finder = ReplicaFinder([f"http://{host}:{port}", f"http://127.0.0.1:{port}"], question)
+
+    await finder.look()
+
+    assert (finder.names, finder.unreachable) == (["a"], 1)
+    await finder.close()
+
+
 async def test_no_idle_connection_is_used_to_a_replica_that_closes_one_since_it_ends(
     finder: ReplicaFinder, peer: Peer
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing, suppress
 from pathlib import Path
 
 import pytest
@@ -29,6 +29,7 @@ from tests.features.cluster.store_servers import (
     failure_of,
     faulty_proxy,
     open_valkey,
+    reset,
     store_server,
     until,
     until_works,
@@ -137,6 +138,32 @@ def test_a_command_fails_in_order_in_whichever_turn_of_uvloop_its_connection_is_
                     await asyncio.sleep(0)
                 found = await asyncio.gather(*asked, return_exceptions=True)
                 assert {type(each) for each in found} <= {StoreUnavailable}
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())
+
+
+def test_a_sentinel_that_has_reset_its_connection_is_asked_over_another_one_on_uvloop() -> None:
+    uvloop = pytest.importorskip("uvloop", reason="there is no uvloop on this system")
+    answered: dict[asyncio.StreamWriter, None] = {}
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError), closing(writer):
+            while received := await reader.read(1 << 16):
+                if b"masters" in received.lower():
+                    writer.write(b"-ERR knows nothing\r\n")
+                    answered[writer] = None
+                else:
+                    writer.write(b"+OK\r\n")
+
+    async def main() -> None:
+        async with await asyncio.start_server(answer, "127.0.0.1", 0) as sentinel:
+            url = f"valkey+sentinel://127.0.0.1:{sentinel.sockets[0].getsockname()[1]}/main"
+            async with open_valkey(parse_address(url, Path())) as store:
+                await until(lambda: answered)
+                reset(next(iter(answered)))
+                await until(lambda: len(answered) > 1)
+                assert await failure_of(store.get(PLAIN, "a")) in (StoreFailure.DOWN, StoreFailure.NONSENSE)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(main())

@@ -132,6 +132,14 @@ async def test_a_host_that_is_not_named_is_refused(far: FarServer, target: str) 
     assert far.requests == []
 
 
+@pytest.mark.parametrize("name", ["a..example.com", f"{'a' * 64}.example.com"])
+async def test_what_no_name_server_can_be_asked_for_is_refused(name: str) -> None:
+    async with proxy_for([parse_host("*.example.com:443")]) as port:
+        answer = await ask(port, f"CONNECT {name}:443 HTTP/1.1\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 403 ")
+    assert b"cannot be resolved" in answer
+
+
 async def test_a_name_leads_into_no_private_network(far: FarServer) -> None:
     async def resolve(name: str, port: int) -> list[str]:
         return ["127.0.0.1"]
