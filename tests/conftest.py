@@ -62,8 +62,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Let every test run in a loop that can tell when nothing is left to do, where the system has such loops."""
-    return {"loop": asyncio.new_event_loop if sys.platform == "win32" else IdleLoop}
+    """Let every test run in a loop that can tell when nothing is left to do."""
+    return {"loop": IdleLoop}
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -247,12 +247,9 @@ class FakeClock:
 async def settled() -> None:
     """Wait until everything has run that can run without time passing."""
     loop = asyncio.get_running_loop()
-    if isinstance(loop, IdleLoop):
-        async with asyncio.timeout(BOUND_S):
-            await loop.idle()
-    else:  # the loop of Windows cannot tell
-        for _ in range(50):
-            await asyncio.sleep(0)
+    assert isinstance(loop, IdleLoop)
+    async with asyncio.timeout(BOUND_S):
+        await loop.idle()
 
 
 async def until_read(reader: int, writer: int) -> None:

@@ -6,24 +6,31 @@ Tests wait for that where nothing must happen, or where it does not matter how m
 from __future__ import annotations
 
 import asyncio
-import selectors
+import sys
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import IO, Any, TypeVar, TypeVarTuple, Unpack
 
+if sys.platform == "win32":
+    from asyncio import IocpProactor as Events
+    from asyncio import ProactorEventLoop as SystemLoop
+else:
+    from asyncio import SelectorEventLoop as SystemLoop
+    from selectors import DefaultSelector as Events
+
 _Arguments = TypeVarTuple("_Arguments")
 _Result = TypeVar("_Result")
 
 
-class _IdleSelector(selectors.DefaultSelector):
+class _IdleEvents(Events):
     """Tells before it blocks."""
 
     def __init__(self, idle: Callable[[], bool]) -> None:
         super().__init__()
         self._idle = idle
 
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+    def select(self, timeout: float | None = None) -> Any:  # Any: keys of descriptors, or what has completed
         """Return what is ready at once; before anything is waited for, whoever waits for that goes first."""
         ready = super().select(0)
         if ready or timeout == 0 or self._idle():
@@ -31,14 +38,14 @@ class _IdleSelector(selectors.DefaultSelector):
         return super().select(timeout)
 
 
-class IdleLoop(asyncio.SelectorEventLoop):
+class IdleLoop(SystemLoop):
     """The loop of tests."""
 
     def __init__(self) -> None:
         self._waiters: list[asyncio.Future[None]] = []
         self._in_threads = 0
         self._read_pipes = weakref.WeakSet[asyncio.ReadTransport]()
-        super().__init__(_IdleSelector(self._wake))
+        super().__init__(_IdleEvents(self._wake))
 
     async def connect_read_pipe(
         self, protocol_factory: Callable[[], Any], pipe: IO[bytes]

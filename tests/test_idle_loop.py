@@ -13,8 +13,6 @@ import pytest
 from tests.fakes import BOUND_S, settled
 from tests.idle_loop import IdleLoop
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the loop of Windows cannot tell when it is idle")
-
 
 async def test_what_takes_any_number_of_turns_is_over() -> None:
     done = asyncio.Event()
@@ -46,6 +44,7 @@ async def test_what_runs_in_a_thread_is_over_and_what_follows_from_it() -> None:
     await task
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="the loop of Windows watches no descriptors")
 async def test_what_can_be_read_has_been_read() -> None:
     reading, writing = os.pipe()
     chunks: list[bytes] = []
@@ -71,6 +70,7 @@ async def test_several_that_wait_all_go_on() -> None:
     await asyncio.gather(*(settled() for _ in range(3)))
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="the loop of Windows reads no such pipes")
 @pytest.mark.parametrize("ends", [True, False])
 def test_a_pipe_that_is_left_open_fails_the_test_that_leaves_it(*, ends: bool) -> None:
     source, sink = os.pipe()

@@ -47,7 +47,7 @@ class Served:
         """Wait until the server has seen all that clients have done."""
         loop = asyncio.get_running_loop()
         if sys.platform == "win32":
-            pytest.skip("the loop of Windows cannot tell when it is idle")
+            pytest.skip("what is sent on Windows may still be on its way when the loop is idle")
         assert isinstance(loop, IdleLoop)
         await loop.idle()
 
