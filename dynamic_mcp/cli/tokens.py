@@ -79,9 +79,9 @@ def _find_doubts(config: Config, roles: tuple[str, ...]) -> list[str]:
             f"`{config.file}` does not accept it yet\n"
             'hint: add `"http": { "auth": [{ "kind": "bearer" }] }` to its `settings`'
         )
-    if config.access is None:
-        return [*doubts, "the config has no `settings.access`, so roles mean nothing yet"] if roles else doubts
-    role_names = list(config.access.roles)
+    role_names = sorted(config.known_roles)
+    if roles and not role_names:
+        return [*doubts, "the config has no roles in `settings.access`, so roles mean nothing yet"]
     for role in roles:
         if role not in role_names:
             near = closest(role, role_names)

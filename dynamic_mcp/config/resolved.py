@@ -636,6 +636,14 @@ class Config(Struct, frozen=True):
         return any(profile.scripts for profile in self.profiles.values())
 
     @property
+    def known_roles(self) -> frozenset[str]:
+        """The roles that access rules, profiles or the page give a meaning."""
+        of_rules = self.access.roles if self.access is not None else {}
+        of_profiles = (role for profile in self.profiles.values() for role in profile.roles)
+        of_page = (*self.ui.operators, *self.ui.approvers) if self.ui else ()
+        return frozenset((*of_rules, *of_profiles, *of_page))
+
+    @property
     def has_user_logins(self) -> bool:
         """Return whether any server has a login for each user."""
         return any(group.has_personal_logins for group in self.groups)

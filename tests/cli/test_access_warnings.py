@@ -91,6 +91,21 @@ def test_authentication_without_rules_is_a_warning(cli: CliRunner) -> None:
     assert "every client that authenticates may use everything" in found["settings.http.auth"]
 
 
+def test_tools_to_approve_are_no_rules_of_who_may_use_what(cli: CliRunner) -> None:
+    cli.configure({"full": full(approve=["echo"])}, settings={"http": {"auth": [{"kind": "bearer"}]}})
+    cli.config.chmod(0o600)
+    assert "every client that authenticates may use everything" in warnings(cli)["settings.http.auth"]
+
+
+def test_roles_of_the_page_are_defined_without_rules(cli: CliRunner) -> None:
+    access = {"roles": {"given": [{}]}, "people": {"a": ["given", "reviewers"]}}
+    ui = {"operators": ["admins"], "approvers": ["reviewers"]}
+    cli.configure({"full": full()}, settings={"access": access, "ui": ui, "http": {"auth": [{"kind": "bearer"}]}})
+    cli.config.chmod(0o600)
+    assert "no role" not in cli.run("token", "create", "--as", "ann", "--role", "admins").err
+    assert warnings(cli) == {}
+
+
 def test_doctor_says_the_same(cli: CliRunner) -> None:
     access = {"roles": {"r": [{"servers": ["none"]}]}, "people": {"a": ["r"]}}
     cli.configure({"full": full()}, settings={"access": access})

@@ -87,6 +87,8 @@ def test_what_makes_a_token_useless_yet_is_said(cli: CliRunner, serving: CliRunn
     words = cli.run("token", "create", "--as", "ci", "--role", "reader").err
     assert "does not accept it yet\nhint: add " in words
     assert "roles mean nothing yet" in words
+    cli.configure({"files": {"command": "files", "approve": ["delete"]}}, settings={"http": BEARER["http"]})
+    assert "roles mean nothing yet" in cli.run("token", "create", "--as", "ci", "--role", "reader").err
 
 
 def test_the_beginning_of_an_id_names_the_token_unless_several_begin_so(serving: CliRunner) -> None:
