@@ -101,7 +101,7 @@ def _load(name: str) -> ModuleType:
 
 
 def _format_error(exc: click.ClickException) -> str:
-    message = exc.format_message().removesuffix(".")
+    message = exc.format_message().removesuffix(".").replace(". Choose from:", ": choose from").replace("\n\t", " ")
     message = message[:1].lower() + message[1:].replace("'", "`").replace("Did you mean", "did you mean")
     message = re.sub(r"\. \(?(did you mean [^?]*\?)\)?$", r"; \1", message)
     context = getattr(exc, "ctx", None)

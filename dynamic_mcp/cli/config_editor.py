@@ -23,7 +23,7 @@ from dynamic_mcp.importer.formats import files
 from dynamic_mcp.importer.journal import FileChange
 from dynamic_mcp.system import file_reader, paths
 from dynamic_mcp.system.file_reader import read_bytes
-from dynamic_mcp.system.programs import find_program
+from dynamic_mcp.system.programs import advise_missing, find_program
 from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.system.text import os_reason
 
@@ -73,7 +73,9 @@ def _warn_of_command(context: Invocation, entry: Mapping[str, object]) -> None:
         and not is_settled
         and find_program(command, os.environ) is None
     ):
-        context.out.say(f"warning: the command `{command}` was not found; install it, or give its full path")
+        context.out.say(
+            f"warning: the command `{command}` was not found\nhint: {advise_missing(command, os.environ)}"
+        )
 
 
 def remove_server(context: Invocation, name: str) -> int:

@@ -30,7 +30,7 @@ from dynamic_mcp.doctor.findings import Finding, Level, config_error
 from dynamic_mcp.errors import ConfigError, closest
 from dynamic_mcp.system import acl, paths
 from dynamic_mcp.system.file_reader import read_bytes
-from dynamic_mcp.system.programs import find_program
+from dynamic_mcp.system.programs import advise_missing, find_program
 from dynamic_mcp.system.shell import quote
 from dynamic_mcp.system.text import os_reason, pluralize
 from dynamic_mcp.upstream.mask import mask_of
@@ -245,7 +245,7 @@ def _check_command(where: str, program: Program | CommandLine) -> Iterator[Findi
     why = f"the command `{command}` was not found on its `PATH`"
     if Path(program.command).name != program.command:
         why = f"the command `{command}` does not exist or is not executable"
-    yield config_error(where, why, "install it, or give its full path")
+    yield config_error(where, why, mask_of(program)(advise_missing(program.command, program.env)))
 
 
 def _check_profile(profile: Profile, config: Config) -> Iterator[Finding]:

@@ -120,7 +120,10 @@ def read_servers(data: bytes) -> list[Json]:
             _check_version({"swagger": head.swagger} if head.swagger is not None else {})
     else:
         block = _SERVERS.search(data.decode("utf-8", "replace"))
-        found = (_read_yaml(block[0].encode()) if block else _read_tree(data)).get("servers")
+        tree = _read_yaml(block[0].encode()) if block else _read_tree(data)
+        found = tree.get("servers")
+        if not found and not block and tree.get("openapi") is None:
+            _check_version(tree)
     return [as_object(each) for each in found] if isinstance(found, list) else []
 
 

@@ -5,6 +5,7 @@ A name is never looked up in the current directory, as some functions of Windows
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -28,6 +29,17 @@ def find_program(
     if os.sep in command and cwd is not None:
         command = str(Path(cwd) / command)
     return shutil.which(command, path=environment.get("PATH", os.defpath))
+
+
+def advise_missing(command: str, environment: Mapping[str, str]) -> str:
+    """Return what to do about a command that was not found."""
+    first, *args = command.split() or [""]
+    if args and find_program(first, environment) is not None:
+        words = ", ".join(json.dumps(each, ensure_ascii=False) for each in args)
+        return (
+            f'the arguments belong in `args`: `"command": {json.dumps(first, ensure_ascii=False)}, "args": [{words}]`'
+        )
+    return "install it, or give its full path"
 
 
 def find_on_windows(command: str, environment: Mapping[str, str], *, cwd: str | None = None) -> str:

@@ -212,7 +212,9 @@ class Link:
                 call.extend(now)  # the upstream cannot go on before the client has answered
             if call.deadline <= now:
                 self._abandon(key, "the request timed out")
-                hint = "it was cancelled, but it may have run; `timeout` in the config allows more time"
+                hint = "`timeout` in the config allows more time"
+                if not call.is_harmless():
+                    hint = f"it was cancelled, but it may have run; {hint}"
                 why = f"{call.label} was not answered within {call.timeout_s:g} s"
                 call.fail(TimedOut(self.group, why, hint=hint))
         if self._calls:

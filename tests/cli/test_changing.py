@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.cli.commands import CliRunner
+from tests.terminal import strip_escapes
 from tests.windows import is_private, user_dir
 
 TEXT = """{
@@ -45,9 +46,24 @@ def test_a_program_is_added_and_comments_stay(written: CliRunner) -> None:
 def test_a_program_that_does_not_exist_is_added_with_a_warning(written: CliRunner) -> None:
     done = written.run("add", "git", "--", "no-such-program")
     assert done.code == 0
-    assert "warning: the command `no-such-program` was not found" in done.err
+    assert "warning: the command `no-such-program` was not found\nhint: install it" in done.err
     assert "warning" not in written.run("add", "python", "--", sys.executable).err
     assert "warning" not in written.run("add", "here", "--cwd", "bin", "--", "./server").err
+
+
+@pytest.mark.parametrize("words", [("npx", "-y", "package"), ("uvx", "mcp-server-time", "--local-timezone", "UTC")])
+def test_a_command_without_the_dashes_before_it_is_refused_and_told_of_them(
+    written: CliRunner, words: tuple[str, ...]
+) -> None:
+    done = written.run("add", "new", *words)
+    assert done.code == 2
+    assert "come after `--`, as in `dynamic-mcp add NAME -- npx -y PACKAGE`" in done.err
+
+
+def test_arguments_in_the_command_are_an_error_that_says_where_they_belong(written: CliRunner) -> None:
+    hint = 'hint: the arguments belong in `args`: `"command": "python3", "args": ["-m", "a_server"]`'
+    assert hint in written.run("add", "whole", "--", "python3 -m a_server").err
+    assert f"    {hint}\n" in strip_escapes(written.run_on_terminal("check", width=200).out)
 
 
 @pytest.mark.parametrize("kind", ["http", "streamable-http"])

@@ -55,6 +55,7 @@ def test_no_summary_of_a_subcommand_is_cut_off(cli: CliRunner, command: str) -> 
         (["frobnicate"], "error: no command or config file is named `frobnicate`\nhint: `dynamic-mcp --help`"),
         (["tools", "--jason"], "error: no such option `--jason`"),
         (["call", "full"], "error: missing argument `TOOL`\nhint: `dynamic-mcp call --help` shows the usage"),
+        (["audit", "export"], "error: missing option `--format`: choose from csv, ocsf, jsonl\nhint: "),
         (["tools", "ful"], "error: no group is named `ful`\nhint: did you mean `full`?"),
         (["logs", "--since", "1 parsec"], "error: --since is not a duration: `1 parsec`"),
         (["tools", "-c", "nowhere.json"], "nowhere.json: does not exist"),

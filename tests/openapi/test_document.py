@@ -100,6 +100,12 @@ def test_the_servers_are_read_without_the_rest(text: bytes) -> None:
     assert [each["url"] for each in read_servers(text)] == ["/v1", "/v2"]
 
 
+@pytest.mark.parametrize("text", [b'{"swagger": "2.0"}', b'swagger: "2.0"\nhost: shop.example\n'])
+def test_swagger_has_no_servers_and_is_called_so(text: bytes) -> None:
+    with pytest.raises(BadDocument, match=r"is Swagger 2\.0"):
+        read_servers(text)
+
+
 HERE = "https://api.example.com/docs/openapi.json"
 
 

@@ -87,8 +87,9 @@ async def test_a_request_that_is_not_answered_in_time_is_cancelled_and_its_late_
     upstream = FakeUpstream()
     link = link_to(upstream)
 
-    with pytest.raises(TimedOut, match=r"`add` was not answered within 0\.01 s"):
+    with pytest.raises(TimedOut, match=r"`add` was not answered within 0\.01 s") as raised:
         await link.request("tools/call", timeout_s=0.01, label="`add`")
+    assert "may have run" in raised.value.hint
     [id] = ids_of(upstream)
     assert upstream.heard("notifications/cancelled")[0]["params"]["requestId"] == id
 
@@ -98,6 +99,14 @@ async def test_a_request_that_is_not_answered_in_time_is_cancelled_and_its_late_
     answer(upstream, ids_of(upstream)[1], "in time")
     assert await result_of(following) == "in time"
     assert link.dropped == 1
+
+
+async def test_a_request_that_only_reads_is_not_said_to_have_run() -> None:
+    link = link_to(FakeUpstream())
+
+    with pytest.raises(TimedOut) as raised:
+        await link.request("subscriptions/listen", timeout_s=0.01)
+    assert raised.value.hint == "`timeout` in the config allows more time"
 
 
 async def test_each_request_has_its_own_time_whichever_came_first() -> None:

@@ -25,6 +25,7 @@ as '${{VARIABLE}}', in quotes: the variable is filled in when the server starts.
 dynamic-mcp add time -- uvx mcp-server-time --local-timezone Europe/Oslo
 dynamic-mcp add github --url https://api.githubcopilot.com/mcp/ --header 'Authorization: Bearer ${{GITHUB_TOKEN}}'
 """
+_AFTER_DASHES = "options for the server come after `--`, as in `dynamic-mcp add NAME -- npx -y PACKAGE`"
 _source = find_source()
 _examiner = find_examiner()
 
@@ -43,7 +44,19 @@ def _package_options(command: F) -> F:
     return command if _examiner is None else _examiner.add_options(command)
 
 
-@click.command(short_help="Add a server to the config.", help=_help())
+class _Command(click.Command):
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Say where options belong that are none of this command."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as exc:
+            if exc.possibilities:
+                raise
+            why = f"no such option `{exc.option_name}`; {_AFTER_DASHES}"
+            raise click.UsageError(why, ctx) from exc
+
+
+@click.command(cls=_Command, short_help="Add a server to the config.", help=_help())
 @click.argument("name", metavar=_source.METAVAR if _source else "NAME")
 @click.argument("program", nargs=-1, metavar="[-- COMMAND [ARGS]…]")
 @click.option("--url", metavar="URL", help="The URL of a remote server, instead of a command.")
@@ -85,7 +98,8 @@ def _add_by_hand(context: Invocation, name: str, program: tuple[str, ...], given
         raise click.UsageError("--type goes with an MCP server, not with --openapi")
     for member, option in _source.OPTIONS.items() if _source else ():
         if given[member]:
-            raise click.UsageError(f"{option} goes with a server of a registry, without a command or --url")
+            why = f"{option} goes with a server of a registry, without a command or --url"
+            raise click.UsageError(f"{why}; {_AFTER_DASHES}" if program else why)
     if (url and (given["variables"] or given["cwd"])) or (program and (given["headers"] or given["kind"])):
         raise click.UsageError("--env and --cwd go with a command, --header and --type with --url")
     fields: dict[str, object] = {
