@@ -219,6 +219,12 @@ def test_it_is_said_that_something_else_than_rules_hides_a_tool(cli: CliRunner) 
     assert "show" not in cli.run(*nobody, "plain").err
 
 
+def test_the_matrix_without_rules_says_that_everybody_may_use_everything(cli: CliRunner) -> None:
+    for approve in ([], ["echo"]):
+        cli.configure({"full": full(approve=approve)})
+        assert "has no access rules, so everybody may use everything" in cli.run("access", "matrix").err
+
+
 def test_the_matrix_connects_only_if_asked_to(ruled: CliRunner) -> None:
     done = ruled.run("access", "matrix")
     assert (done.code, done.json) == (0, [])

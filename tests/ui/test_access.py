@@ -127,6 +127,7 @@ async def test_what_is_not_there_is_said(tmp_path: Path) -> None:
         browser = await site.local_user()
         for path in ("why?tool=nothing&as=role:staff", "why", "why?tool=&as=person:nobody"):
             assert (await browser.get(f"/ui/access/{path}")).status in (400, 404)
-    async with access_site(tmp_path, access=None) as site:
-        page = await (await site.local_user()).get("/ui/access")
-        assert "There are no access rules" in page.text
+    for access in (None, Access(default=Effect.ALLOW, approve={"files": ("delete",)})):
+        async with access_site(tmp_path, access=access) as site:
+            page = await (await site.local_user()).get("/ui/access")
+            assert "There are no access rules" in page.text
