@@ -216,6 +216,7 @@ async def _check_provider(issuer: str) -> Finding:
     import httpx2
 
     from dynamic_mcp.system.request_errors import REQUEST_ERRORS
+    from dynamic_mcp.web.guarded_client import explain  # with httpx2
 
     host = urlsplit(issuer).hostname or issuer
     began = time.time()
@@ -225,6 +226,6 @@ async def _check_provider(issuer: str) -> Finding:
             async with client.stream("GET", url) as answer:
                 date = answer.headers.get("date", "")
     except REQUEST_ERRORS as exc:
-        what = f"the identity provider cannot be reached: {one_line(str(exc)) or type(exc).__name__}"
+        what = f"the identity provider {explain(exc)}"
         return warning(host, what, "nobody new can log in, and keys of tokens are not renewed")
     return check_clock(host, date, began, time.time())

@@ -160,6 +160,8 @@ def _warning_finding(warning: str) -> Finding:
         hint = "`openssl rand -hex 32` makes one, which all replicas have"
     elif where.startswith("settings.cluster") or where.endswith(".cli.use") or ".cli.deny_flags" in where:
         hint = ""
+    elif where.startswith("settings.http.auth") and ".oidc." in where:
+        hint = "set it where dynamic-mcp starts, or in a `variables_file`; your identity provider shows it"
     elif where.startswith("settings.http.auth"):  # tokens must be random
         hint = (
             "`openssl rand -hex 32` makes one; or remove it: `dynamic-mcp token create` makes one and keeps its hash"

@@ -19,7 +19,7 @@ from dynamic_mcp.doctor.findings import Finding, Level, warning
 from dynamic_mcp.doctor.public_url import find_text
 from dynamic_mcp.mcp.revisions import MODERN, NEWEST
 from dynamic_mcp.system.request_errors import REQUEST_ERRORS
-from dynamic_mcp.system.text import one_line
+from dynamic_mcp.web.guarded_client import explain
 
 WHERE = "settings.http.public_url"
 _WITHIN_S = 10.0
@@ -65,7 +65,7 @@ async def check_front(url: str, headers: Mapping[str, str], *, times: StreamTime
             return await _Visit(client, url, times or StreamTimes()).findings()
     except REQUEST_ERRORS as exc:
         hint = "do dynamic-mcp and the reverse proxy run? This machine may also see another address than clients do"
-        return [warning(WHERE, f"`{url}` cannot be reached: {one_line(str(exc)) or type(exc).__name__}", hint)]
+        return [warning(WHERE, f"`{url}` {explain(exc)}", hint)]
 
 
 class _Visit:

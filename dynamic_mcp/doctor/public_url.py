@@ -25,6 +25,7 @@ async def check_public_url(http: Http | None) -> list[Finding]:
     import httpx2
 
     from dynamic_mcp.system.request_errors import REQUEST_ERRORS
+    from dynamic_mcp.web.guarded_client import explain  # with httpx2
 
     url = metadata_url(http.public_url)
     try:
@@ -39,7 +40,7 @@ async def check_public_url(http: Http | None) -> list[Finding]:
                     break
     except REQUEST_ERRORS as exc:
         hint = "do dynamic-mcp and the reverse proxy run? This machine may also see another address than clients do"
-        return [_warn(f"`{url}` cannot be reached: {one_line(str(exc)) or type(exc).__name__}", hint)]
+        return [_warn(f"`{url}` {explain(exc)}", hint)]
     return [_judge(url, http.public_url, answer, body)]
 
 

@@ -100,7 +100,7 @@ def explain(exc: Exception) -> str:
                 return f"has a certificate that cannot be verified: {cause.verify_message}"
             case OSError(strerror=str(why)):
                 return f"could not be reached: {why.lower()}"
-    text = str(exc)[:200] if isinstance(exc, httpx2.HTTPError) else ""
+    text = str(exc)[:200] if isinstance(exc, httpx2.HTTPError | httpx2.InvalidURL) else ""
     return f"could not be reached: {text or type(exc).__name__}"
 
 

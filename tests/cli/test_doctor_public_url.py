@@ -53,7 +53,7 @@ async def test_the_metadata_is_looked_for_as_clients_do(cli: CliRunner) -> None:
 
 async def test_a_public_url_that_cannot_be_reached_is_a_warning(cli: CliRunner) -> None:
     async with asyncio.timeout(BOUND_S):
-        assert "cannot be reached" in (await finding(cli, f"http://127.0.0.1:{free_port()}/mcp"))["what"]
+        assert "refuses connections" in (await finding(cli, f"http://127.0.0.1:{free_port()}/mcp"))["what"]
 
 
 @pytest.mark.parametrize(

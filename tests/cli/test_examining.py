@@ -170,3 +170,11 @@ def test_on_a_terminal_findings_have_marks_and_hints(cli: CliRunner) -> None:
     assert shown.count("no-such-program") == 1
     ascii_only = cli.run_on_terminal("check", PYTHONIOENCODING="ascii").out
     assert "x mcpServers.gone.command" in strip_escapes(ascii_only)
+
+
+def test_a_secret_of_the_identity_provider_is_not_one_to_make(cli: CliRunner) -> None:
+    oidc = {"issuer": "https://id.example", "client_id": "x", "client_secret": "${OIDC_SECRET}"}
+    http = {"public_url": "https://mcp.example/mcp", "auth": [{"kind": "login", "oidc": oidc}]}
+    cli.configure({}, settings={"http": http})
+    hints = {each["where"]: each.get("hint", "") for each in cli.run("check").json}
+    assert "your identity provider shows it" in hints["settings.http.auth[0].oidc.client_secret"]

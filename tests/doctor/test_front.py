@@ -96,7 +96,13 @@ async def test_a_stream_that_is_never_silent_is_watched_for_a_while() -> None:
 async def test_a_service_that_is_not_there_is_said_to_be_unreachable() -> None:
     async with asyncio.timeout(BOUND_S):
         (found,) = await check_front(f"http://127.0.0.1:{free_port()}/mcp", {})
-    assert (found.level, "cannot be reached" in found.what) == (Level.WARNING, True)
+    assert (found.level, found.what.endswith("/mcp` refuses connections")) == (Level.WARNING, True)
+
+
+async def test_a_service_whose_name_is_unknown_is_said_to_have_such_a_name() -> None:
+    async with asyncio.timeout(BOUND_S):
+        (found,) = await check_front("http://nothing.invalid/mcp", {})
+    assert found.what == "`http://nothing.invalid/mcp` could not be reached: its name cannot be resolved"
 
 
 @pytest.mark.parametrize(
