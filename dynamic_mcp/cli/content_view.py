@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import binascii
 import contextlib
+import json
 import mimetypes
 import tempfile
 from base64 import b64decode
@@ -33,10 +34,13 @@ def reject_malformed(group: str) -> Iterator[None]:
 def show_result(out: Output, result: Raw, save: str | None, *, is_text: bool = False) -> None:
     """Print the result of a tool: structured content, then each content block that does not repeat it.
 
-    With `is_text`, only the blocks are printed: the structured content has the same information.
+    With `is_text`, only the blocks are printed: the structured content has the same information. So it has if it is
+    an object with the text as its one member, as many libraries send it.
     """
     found = wire.members(result)
     structured = None if is_text else found.get("structuredContent")
+    if structured is not None and _only_wraps(structured, [*texts(result)]):
+        structured = None
     if structured is not None and len(structured):
         out.print_json(bytes(structured))
     for block in wire.elements(found.get("content", EMPTY_ARRAY)):
@@ -63,6 +67,14 @@ def texts(result: Raw) -> Iterator[str]:
     """Yield the texts of a tool's result."""
     for block in wire.elements(wire.member(result, "content") or EMPTY_ARRAY):
         yield wire.text(wire.member(block, "text")) or ""
+
+
+def _only_wraps(structured: Raw, shown: list[str]) -> bool:
+    try:
+        values = list(json.loads(bytes(structured)).values())
+    except (AttributeError, ValueError, RecursionError):  # no object, or none that is known to be one
+        return False
+    return len(shown) == 1 and values == shown
 
 
 def save_file(data: bytes, suffix: str, save: str | None) -> str:

@@ -50,7 +50,7 @@ class Inbox:
             if withdrawn is not None:
                 withdrawn.cancel()
                 self._out.say("the question is withdrawn")
-        else:
+        elif frame.method != "notifications/progress" or not self._questions:  # it would stand amid the answer
             _show_notification(self._out, frame)
 
     async def close(self) -> None:

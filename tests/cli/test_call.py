@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import re
 import sys
 from pathlib import Path
 
 import pytest
+from msgspec import Raw
 
+from dynamic_mcp.cli.content_view import show_result
+from dynamic_mcp.cli.output import Output
 from tests import signals
 from tests.cli.commands import CliRunner
 from tests.program import UPSTREAMS, full, odd, with_noted_input
@@ -88,6 +92,22 @@ def test_structured_content_is_printed_as_json_once(cli: CliRunner) -> None:
     done = cli.run("call", "demo", "sum", "a=1", "b=2.5", "deep.flag=yes", "tags=x", "tags=y")
     assert done.code == 0
     assert done.json == {"arguments": {"a": 1, "b": 2.5, "deep": {"flag": True}, "tags": ["x", "y"]}}
+
+
+@pytest.mark.parametrize(
+    ("text", "structured", "printed"),
+    [
+        ("two\nlines", '{"content": "two\\nlines"}', "two\nlines\n"),
+        ("a", '{"result": "b"}', '{\n  "result": "b"\n}\na\n'),
+        ("a", '{"result": "a", "more": 1}', '{\n  "result": "a",\n  "more": 1\n}\na\n'),
+        ("a", '["a"]', '[\n  "a"\n]\na\n'),
+    ],
+)
+def test_structured_content_that_only_wraps_the_text_is_not_printed(text: str, structured: str, printed: str) -> None:
+    result = f'{{"content": [{{"type": "text", "text": {json.dumps(text)}}}], "structuredContent": {structured}}}'
+    stdout = io.StringIO()
+    show_result(Output(stdout, io.StringIO(), {}, as_json=False, is_quiet=False), Raw(result.encode()), None)
+    assert stdout.getvalue() == printed
 
 
 @pytest.fixture

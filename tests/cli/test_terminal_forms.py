@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
+from dynamic_mcp.cli.inbox import Inbox
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.cli.terminal_forms import TerminalForms
 from dynamic_mcp.mcp import wire
@@ -94,6 +95,19 @@ async def test_a_field_that_is_not_required_may_be_left_out() -> None:
 @pytest.mark.parametrize(("typed", "action"), [("y", "accept"), ("n", "decline")])
 async def test_a_form_without_fields_is_accepted_or_declined(typed: str, action: str) -> None:
     assert (await Person(typed).answers())["action"] == action
+
+
+async def test_no_progress_is_shown_while_a_question_waits_for_its_answer() -> None:
+    stderr = io.StringIO()
+    out = Output(io.StringIO(), stderr, {}, as_json=False, is_quiet=False)
+    inbox = Inbox(out, lambda line: None, may_ask=True)
+    progress = wire.parse(wire.notification_line("notifications/progress", b'{"progress": 1, "message": "waiting"}'))
+
+    inbox.receive(progress)
+    inbox.receive(wire.parse(wire.request_line(1, "elicitation/create", wire.EMPTY_OBJECT)))
+    inbox.receive(progress)
+    await inbox.close()
+    assert stderr.getvalue().count("waiting") == 1
 
 
 async def test_the_end_of_input_answers_nothing() -> None:
