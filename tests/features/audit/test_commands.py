@@ -145,6 +145,13 @@ def test_a_person_sees_a_table_in_local_time_without_anything_that_a_terminal_ac
     assert rows[-1].rstrip().endswith("a\\nb\\u202e")
 
 
+def test_a_call_that_a_person_has_denied_is_denied_by_that_person(cli: CliRunner, log: Path) -> None:
+    rule = "mcpServers.github.approve"
+    denied = line(at=YESTERDAY.replace(hour=22), outcome="denied", decision="ask", rule=rule, approved_by="bob")
+    write_log(log, [denied])
+    assert "denied by bob" in strip_escapes(cli.run_on_terminal("audit", "-n", "1", width=160).out)
+
+
 def test_tab_offers_options_and_commands(cli: CliRunner) -> None:
     assert {"verify", "seal", "export", "stats"} <= set(complete(cli, "audit "))
     assert "--who" in complete(cli, "audit --w")

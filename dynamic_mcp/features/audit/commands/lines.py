@@ -236,8 +236,8 @@ def _print_json(out: Output, stored: StoredLine) -> None:
 
 def _cells(line: AuditLine) -> list[str]:
     result = f"{line.outcome}: {line.error}" if line.error else line.outcome
-    if line.outcome == "denied" and line.rule:
-        result = f"denied by {line.rule}"
+    if line.outcome == "denied" and (line.approved_by or line.rule):
+        result = f"denied by {line.approved_by or line.rule}"  # a person who was asked, or the rule
     elif line.approved_by:
         result = f"{result}, approved by {line.approved_by}"
     who = f"{line.subject} ({line.client})" if line.subject and line.client else line.subject or line.client
