@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+INSTALL_IT = "install it, or give its full path"
 # What Windows can start without asking which program opens such files.
 _RUNNABLE = (".com", ".exe", ".bat", ".cmd")
 
@@ -31,15 +32,15 @@ def find_program(
     return shutil.which(command, path=environment.get("PATH", os.defpath))
 
 
-def advise_missing(command: str, environment: Mapping[str, str]) -> str:
-    """Return what to do about a command that was not found."""
+def advise_missing(command: str, environment: Mapping[str, str], otherwise: str = INSTALL_IT) -> str:
+    """Return what to do about a command that was not found: `otherwise`, unless its arguments are in it."""
     first, *args = command.split() or [""]
     if args and find_program(first, environment) is not None:
         words = ", ".join(json.dumps(each, ensure_ascii=False) for each in args)
         return (
             f'the arguments belong in `args`: `"command": {json.dumps(first, ensure_ascii=False)}, "args": [{words}]`'
         )
-    return "install it, or give its full path"
+    return otherwise
 
 
 def find_on_windows(command: str, environment: Mapping[str, str], *, cwd: str | None = None) -> str:

@@ -66,9 +66,8 @@ async def _ask(lookup: SecretLookup, directory: str) -> str:
     try:
         result = await run(program, stdin=None, timeout_s=_WITHIN_S, output_limit=_MOST_BYTES)
     except (OSError, ValueError) as exc:
-        raise _Failure(
-            f"no answer for `${{{lookup.reference}}}`: {explain_failure(program, exc)}", hint=suggest_remedy(exc)
-        ) from exc
+        failure = f"no answer for `${{{lookup.reference}}}`: {explain_failure(program, exc)}"
+        raise _Failure(failure, hint=suggest_remedy(program, exc)) from exc
     why = _explain(lookup, result)
     if why:
         raise _Failure(f"no answer for `${{{lookup.reference}}}`: {why}", hint=_suggest(lookup))

@@ -87,7 +87,7 @@ class StdioTransport:
             self._process = await start(program)
         except (OSError, ValueError) as exc:
             reason = self._mask(explain_failure(program, exc))
-            raise Unreachable(self.group, reason, hint=suggest_remedy(exc)) from exc
+            raise Unreachable(self.group, reason, hint=self._mask(suggest_remedy(program, exc))) from exc
         opening = asyncio.ensure_future(
             self._process.open_pipes(
                 self._receive_stdout,

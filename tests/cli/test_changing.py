@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import stat
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -61,9 +62,10 @@ def test_a_command_without_the_dashes_before_it_is_refused_and_told_of_them(
 
 
 def test_arguments_in_the_command_are_an_error_that_says_where_they_belong(written: CliRunner) -> None:
-    hint = 'hint: the arguments belong in `args`: `"command": "python3", "args": ["-m", "a_server"]`'
-    assert hint in written.run("add", "whole", "--", "python3 -m a_server").err
-    assert f"    {hint}\n" in strip_escapes(written.run_on_terminal("check", width=200).out)
+    python, path = Path(sys.executable).name, str(Path(sys.executable).parent)
+    hint = f'hint: the arguments belong in `args`: `"command": "{python}", "args": ["-m", "a_server"]`'
+    assert hint in written.run("add", "whole", "--", f"{python} -m a_server", PATH=path).err
+    assert f"    {hint}\n" in strip_escapes(written.run_on_terminal("check", width=200, PATH=path).out)
 
 
 @pytest.mark.parametrize("kind", ["http", "streamable-http"])

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import sys
+from pathlib import Path
 
 import pytest
 from msgspec import Raw
@@ -174,6 +175,16 @@ async def test_a_command_that_does_not_exist_is_named() -> None:
     async with asyncio.timeout(BOUND_S):
         with pytest.raises(Unreachable, match="`no-such-command-anywhere` was not found"):
             await open_link(group_config(upstream=program), Ear(), ClientInfo())
+
+
+async def test_a_command_with_its_arguments_in_it_is_told_where_these_belong() -> None:
+    python, path = Path(sys.executable).name, str(Path(sys.executable).parent)
+    program = Program(command=f"{python} -m server", args=(), env={"PATH": path}, cwd=None)
+
+    async with asyncio.timeout(BOUND_S):
+        with pytest.raises(Unreachable, match="was not found") as raised:
+            await open_link(group_config(upstream=program), Ear(), ClientInfo())
+    assert raised.value.hint == f'the arguments belong in `args`: `"command": "{python}", "args": ["-m", "server"]`'
 
 
 async def test_a_link_knows_the_process_of_a_program_that_was_started_for_it() -> None:

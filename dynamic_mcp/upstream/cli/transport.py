@@ -178,8 +178,9 @@ class CommandLineTransport(OwnTransport):
         return file
 
     def _unreachable(self, exc: Exception) -> Unreachable:
-        reason = self._mask(explain_failure(self._program((), self._line.cwd, {}), exc))
-        return Unreachable(self.group, reason, hint=suggest_remedy(exc))
+        program = self._program((), self._line.cwd, {})
+        reason = self._mask(explain_failure(program, exc))
+        return Unreachable(self.group, reason, hint=self._mask(suggest_remedy(program, exc)))
 
 
 def _make_result(command: Command, outcome: CommandResult) -> dict[str, object]:

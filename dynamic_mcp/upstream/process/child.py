@@ -21,6 +21,7 @@ from pathlib import Path
 from dynamic_mcp.config.confinement import CannotConfine
 from dynamic_mcp.config.resolved import Program
 from dynamic_mcp.system.pipes import PausableStream, Sink, open_sink, open_source
+from dynamic_mcp.system.programs import INSTALL_IT, advise_missing
 
 if sys.platform == "win32":
     from dynamic_mcp.upstream.process.job import JobProcess as Leader
@@ -226,13 +227,14 @@ def explain_failure(program: Program, exc: Exception) -> str:
             return f"{command} cannot be started: {exc}"
 
 
-def suggest_remedy(exc: Exception) -> str:
+def suggest_remedy(program: Program, exc: Exception) -> str:
     """Return a hint for the user; empty if there is none."""
     match exc:
         case CannotConfine(hint=hint):
             return hint
         case FileNotFoundError():
-            return "install it, or give its full path; the `PATH` of the AI tool may not be that of your shell"
+            installed = f"{INSTALL_IT}; the `PATH` of the AI tool may not be that of your shell"
+            return advise_missing(program.command, program.env, installed)
         case OSError(errno=errno.EMFILE | errno.ENFILE):
             return "let programs have more open files (`ulimit -n`), or enable fewer servers"
         case OSError(errno=errno.EAGAIN):
