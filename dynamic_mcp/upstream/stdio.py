@@ -66,6 +66,7 @@ class StdioTransport:
         self._process: Process
         self._mask: Callable[[str], str] = str
         self._withheld: frozenset[str] = frozenset()
+        self._is_confined = False
         self._is_ending = False
         self._ending: asyncio.Task[None] | None = None
         self._closed_pipe = "output"
@@ -83,6 +84,7 @@ class StdioTransport:
         )
         self._mask = mask_of(program)
         self._withheld = program.withheld
+        self._is_confined = program.confinement is not None
         try:
             self._process = await start(program)
         except (OSError, ValueError) as exc:
@@ -179,9 +181,13 @@ class StdioTransport:
         self.lost(LinkLost(self.group, self.describe_end(), hint=self._hint()))
 
     def _hint(self) -> str:
-        """Name the variables that the child asks for and that are set here, but not passed on to it."""
+        """Name the variables that the child asks for and that are set here, but not passed on; else its sandbox."""
         mentioned = set(_VARIABLE.findall("\n".join(self._ring)))
         names = sorted(self._withheld & mentioned - _SHELL_VARIABLES)
+        if not names and self._is_confined:
+            return (
+                f"its `sandbox` may hold back what it needs: `dynamic-mcp sandbox learn {self.group}` finds out what"
+            )
         if not names:
             return ""
         listing = " and ".join(f"`{name}`" for name in names[:_NAMES_IN_HINT])

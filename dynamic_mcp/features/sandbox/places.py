@@ -117,9 +117,11 @@ def _places_of_program(file: str, program: Program, words: Restrictions, depth: 
     for each in dict.fromkeys((file, os.path.realpath(file))):
         yield each
         yield from _installation(each, words)
+        yield from _packages_around(each)
     script = _script_of(program) if depth == 0 else None
     if script is not None:
         yield _project_of(script, words)
+        yield from _packages_around(os.path.realpath(script))
     interpreter = _interpreter_of(file, program)
     if interpreter is not None and depth < _MOST_SHEBANGS:
         yield from _places_of_program(interpreter, program, words, depth + 1)
@@ -134,6 +136,11 @@ def _installation(file: str, words: Restrictions) -> Iterator[str]:
         yield str(around)
     elif not is_too_wide(str(folder), words):
         yield str(folder)
+
+
+def _packages_around(file: str) -> Iterator[str]:
+    """Yield the `node_modules` that a file is in: a package there needs those beside it."""
+    return (str(each) for each in Path(file).parents if each.name == "node_modules")
 
 
 def _interpreter_of(file: str, program: Program) -> str | None:

@@ -72,6 +72,26 @@ def test_arguments_can_be_read_and_the_file_server_writes_them(home: Path) -> No
     assert str(data) not in other.write
 
 
+@pytest.mark.parametrize("name", ["mcp-server-filesystem", "mcp-server-git", "mcp-server-sqlite"])
+def test_a_known_server_writes_its_arguments_also_if_it_is_installed(home: Path, name: str) -> None:
+    data = home / "data"
+    data.mkdir()
+    command = make_program(home, "tools", "bin", name)
+    assert str(data) in find_places(Restrictions("it", str(home)), program(command, str(data), cwd=home)).write
+
+
+def test_a_program_in_node_modules_reads_the_packages_beside_it(home: Path) -> None:
+    index = make_program(home, "app", "node_modules", "@x", "server", "dist", "index.js")
+    (home / "app" / "node_modules" / "@x" / "server" / "package.json").touch()
+    command = home / "app" / "node_modules" / ".bin" / "server"
+    command.parent.mkdir()
+    command.symlink_to(index)
+    runtime = make_program(home, "runtime", "bin", "node")
+    words = Restrictions("it", str(home))
+    for each in (program(str(command), cwd=home / "work"), program(runtime, index, cwd=home / "work")):
+        assert str(home / "app" / "node_modules") in find_places(words, each).read
+
+
 def test_a_known_installer_has_a_cache_of_the_server_unless_the_config_sets_one(home: Path) -> None:
     command = make_program(home, "node", "bin", "npx")
     words = Restrictions("files", str(home))

@@ -52,6 +52,20 @@ def test_doctor_tries_what_holds(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.skipif(bool(bubblewrap.explain_missing()), reason=bubblewrap.explain_missing() or "-")
+@pytest.mark.parametrize(("sandbox", "has_hint"), [("strict", True), ("off", False)])
+def test_a_confined_server_that_ends_is_said_to_need_more_perhaps(
+    tmp_path: Path, sandbox: str, *, has_hint: bool
+) -> None:
+    server = {"command": sys.executable, "args": ["-c", "raise SystemExit(3)"], "sandbox": sandbox}
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"mcpServers": {"notes": server}}))
+    words = [sys.executable, "-m", "dynamic_mcp", "call", "-c", str(config), "notes", "add"]
+    done = subprocess.run(words, capture_output=True, timeout=BOUND_S, check=False)
+    assert b"exited with code 3" in done.stderr
+    assert (b"`dynamic-mcp sandbox learn notes` finds out what" in done.stderr) == has_hint
+
+
 def test_doctor_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     (finding,) = run(tmp_path, "doctor", "strict")
