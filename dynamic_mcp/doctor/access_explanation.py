@@ -87,6 +87,8 @@ class AccessCase:
             return f"the token lacks the scope `{'` or `'.join(decision.scopes)}`"
         if decision.rule == DEFAULT:
             roles = self.rules.roles if self.rules is not None else ()
+            if not roles and self.who.roles:
+                return f"`{'`, `'.join(self.who.roles)}` has no rules, so none applies"
             return "no rule matches" if roles else "the subject has no role, so no rule applies"
         about = next((each.about for each in self.considered() if each.id == decision.rule), "")
         if decision.allowed_by in ("", decision.rule):

@@ -200,6 +200,12 @@ def test_without_rules_everything_is_allowed(cli: CliRunner) -> None:
     assert decided["reason"] == "the config has no access rules"
 
 
+def test_a_role_that_the_rules_do_not_have_is_named(ruled: CliRunner) -> None:
+    words = ("check", "-g", "full", "--as", "stranger", "--tool", "echo")
+    assert ask(ruled, *words, code=1)["reason"] == "the subject has no role, so no rule applies"
+    assert ask(ruled, *words, "--role", "raeder", code=1)["reason"] == "`raeder` has no rules, so none applies"
+
+
 def test_a_tool_that_is_not_known_counts_as_one_that_writes(ruled: CliRunner) -> None:
     done = ruled.run("access", "check", "-g", "full", "--as", "alice", "--tool", "roots")
     assert done.code == 1

@@ -494,7 +494,7 @@ def test_a_state_that_was_put_aside_by_a_killed_restore_comes_back(run: CliRunne
     before = marks_of(state)
     state.rename(state.with_name(f".{state.name}.replaced-1"))
     (state.parent / f".{state.name}.restoring-1").mkdir()
-    assert restore(run, backup, passphrase="wrong").code == 2
+    assert restore(run, backup, passphrase="wrong").code == 1
     assert marks_of(state) == before
 
 
@@ -529,3 +529,14 @@ def test_root_restores_for_the_owner_of_the_state(run: CliRunner, state: Path, b
     assert restore(run, backup, "--overwrite").code == 0
     for each in (state, state / "tokens" / "b.json"):
         assert (each.stat().st_uid, each.stat().st_gid) == (12345, 12345)
+
+
+def test_a_file_that_is_no_backup_is_refused_before_the_loss_of_what_is_there_is_asked_about(
+    run: CliRunner, state: Path, tmp_path: Path
+) -> None:
+    fill(state)
+    write(tmp_path / "other", "no backup")
+    for file, why in (("missing", "cannot be read: no such file"), ("other", "is no backup of dynamic-mcp")):
+        done = restore(run, tmp_path / file)
+        assert why in done.err
+        assert "has state" not in done.err

@@ -60,11 +60,11 @@ def restore(context: Invocation, file: str, *, passphrase_file: str | None, over
     config, _ = read_config(context)
     places = inventory.find_places(paths.state_dir(), config)
     _refuse_serving()
-    with staging(places) as staged:
+    with staging(places) as staged, _open(context, file, passphrase_file) as archive:
         present = [each for place in places for each in inventory.list_kept(place)]
         if present and not overwrites:
             _agree(context, present)
-        with _open(context, file, passphrase_file) as archive, context.out.progress("restoring"):
+        with context.out.progress("restoring"):
             count = fill(staged, archive)
             keep_rest(staged, places, has_secrets=archive.head.has_secrets)
             _refuse_serving()
