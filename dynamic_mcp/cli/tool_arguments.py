@@ -30,7 +30,7 @@ def parse_arguments(words: Sequence[str], schema: Schema) -> dict[str, object]:
     """
     found: dict[str, object] = {}
     for word in words:
-        key, is_json, text = _split_word(word)
+        key, is_json, text = _split_word(word, schema)
         word = word if len(word) <= _LONGEST_SHOWN else f"{word[:_LONGEST_SHOWN]}…"  # used only in messages below
         path = _split_key(key, schema)
         inner, place = schema, found
@@ -79,6 +79,10 @@ def _keys(prefix: str, schema: Schema, root: Schema, depth: int) -> Iterator[Key
         yield Key(prefix + name, tuple(map(_text, values)), "array" in types, text)
 
 
+def _list_names(schema: Schema, root: Schema) -> str:
+    return ", ".join(f"`{each}`" for each in _properties(schema, root))
+
+
 def _choices(schema: Schema, root: Schema) -> list[object]:
     listed = (each.get("enum") for each in _variants(schema, root))
     return [choice for choices in listed if isinstance(choices, list) for choice in choices]
@@ -88,9 +92,12 @@ def _text(choice: object) -> str:
     return choice if isinstance(choice, str) else json.dumps(choice)
 
 
-def _split_word(word: str) -> tuple[str, bool, str]:
+def _split_word(word: str, schema: Schema) -> tuple[str, bool, str]:
     key, equals, text = word.partition("=")
     if not equals or not key.rstrip(":"):
+        names = _list_names(schema, schema)
+        if names and "{" not in word:
+            raise InvalidArguments(f"`{word}` is not key=value", hint=f"the keys are the arguments {names}")
         raise InvalidArguments(f"`{word}` is not key=value", hint="quote a JSON object to make it one argument")
     return key.removesuffix(":"), key.endswith(":"), text
 
@@ -110,7 +117,7 @@ def _find_property(name: str, schema: Schema, root: Schema, word: str) -> Schema
     if names and not _is_open(schema, root):
         near = closest(name, names, most=2)
         guess = f"did you mean {' or '.join(f'`{each}`' for each in near)}? " if near else ""
-        listed = ", ".join(f"`{each}`" for each in names)
+        listed = _list_names(schema, root)
         raise InvalidArguments(
             f"`{word}`: the tool has no argument `{name}`", hint=f"{guess}its arguments are {listed}"
         )
@@ -187,7 +194,7 @@ def _convert(text: str, schema: Schema, root: Schema, word: str) -> object:
         if matches:
             return value
     got = text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
-    key = _split_word(word)[0]
+    key = _split_word(word, schema)[0]
     raise InvalidArguments(f"`{key}` must be {_with_article(' or '.join(types))}; got `{got}`")
 
 

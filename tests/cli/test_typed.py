@@ -75,6 +75,15 @@ def test_a_word_that_means_nothing_is_named(word: str, said: str) -> None:
         parse_arguments([word], schema(a={"type": "integer"}))
 
 
+def test_a_value_without_a_name_is_answered_with_the_names() -> None:
+    with pytest.raises(InvalidArguments) as caught:
+        parse_arguments(["UTC"], schema(timezone={"type": "string"}))
+    assert caught.value.hint == "the keys are the arguments `timezone`"
+    with pytest.raises(InvalidArguments) as caught:
+        parse_arguments(["{timezone:", "UTC}"], schema(timezone={"type": "string"}))
+    assert caught.value.hint == "quote a JSON object to make it one argument"
+
+
 def test_an_unknown_argument_is_answered_with_the_closest() -> None:
     with pytest.raises(InvalidArguments) as caught:
         parse_arguments(["timezon=UTC"], schema(timezone={"type": "string"}, city={"type": "string"}))
