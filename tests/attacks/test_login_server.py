@@ -19,7 +19,7 @@ import pytest
 from tests.attacks.target import McpClient, Target, bearer, office, serving
 from tests.attacks.wire import Answer, Json
 from tests.journeys.remote_server import free_port
-from tests.windows import is_private
+from tests.windows import is_private, is_wine
 
 REDIRECT = "http://localhost:3030/callback"
 VERIFIER = "v" * 43
@@ -338,7 +338,13 @@ def test_nothing_of_a_login_is_in_the_log(site: LoginTarget) -> None:
 
 
 def test_a_key_that_others_can_read_is_not_on_disk(site: LoginTarget) -> None:
-    assert {is_private(path) for path in site.target.folder.rglob("*.sqlite*")} == {True}
+    files = [*site.target.folder.rglob("*.sqlite*")]
+    assert any(path.suffix == ".sqlite" for path in files)
+    shared = {path.suffix for path in files if not is_private(path)}
+    # A file inherits the access list of its directory on Windows, and not in Wine:
+    # https://learn.microsoft.com/windows/win32/secauthz/ace-inheritance
+    assert shared <= ({".sqlite-wal", ".sqlite-shm"} if is_wine() else set())
+    assert all(is_private(path.parent) for path in files)
 
 
 @pytest.mark.parametrize("kind", ["application/json", "text/plain", "multipart/form-data; boundary=a"])

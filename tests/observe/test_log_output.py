@@ -24,6 +24,7 @@ from dynamic_mcp.observe.log_output import (
     group_logger,
     group_of,
 )
+from tests.windows import is_wine
 
 PACKAGE = Path(__file__).parent.parent / "dynamic_mcp"
 
@@ -123,7 +124,10 @@ def test_several_writers_share_a_file_across_rotations(tmp_path: Path, monkeypat
     for name in "abc":
         numbers = [each["n"] for each in found if each["name"] == name]
         assert numbers == sorted(numbers)
-    assert len(found) == 3 * 200, "all that was written fits into the files that are kept"
+    # Wine looks for the end of a file and then writes there: of two lines at the same moment, it may keep one.
+    # Windows does both at once: https://learn.microsoft.com/windows-hardware/drivers/ddi/ntifs/nf-ntifs-ntwritefile
+    if not is_wine():
+        assert len(found) == 3 * 200, "all that was written fits into the files that are kept"
     assert 1 < len(find_log_files(tmp_path)) <= MAX_ROTATED_FILES + 1
 
 
