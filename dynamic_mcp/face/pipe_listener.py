@@ -15,6 +15,7 @@ from asyncio.windows_utils import PipeHandle  # noqa: E402
 
 # Ends that wait for a client, so that several can connect at once.
 _WAITING = 4
+_TRY_AGAIN_S = 1.0
 
 
 class PipeListener:
@@ -52,11 +53,18 @@ class PipeListener:
             except OSError:  # the client has disconnected already
                 self._waiting.discard(pipe)
                 pipe.close()
-                pipe = self._create(is_first=False)
-                continue
-            connected, pipe = pipe, self._create(is_first=False)
-            self._waiting.discard(connected)
-            attach(connected, self._accept())
+            else:
+                self._waiting.discard(pipe)
+                attach(pipe, self._accept())
+            pipe = await self._create_next()
+
+    async def _create_next(self) -> PipeHandle:
+        """Make another end, as soon as Windows has room for it."""
+        while True:
+            try:
+                return self._create(is_first=False)
+            except OSError:
+                await asyncio.sleep(_TRY_AGAIN_S)
 
     def _create(self, *, is_first: bool) -> PipeHandle:
         pipe = PipeHandle(named_pipe.create(self.address, is_first=is_first))
