@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import threading
 import warnings
 from collections.abc import Iterator
 from itertools import islice
@@ -14,7 +15,11 @@ from msgspec import Struct
 _LONGEST = 64_000
 _MOST_TOKENS = 8_000
 _TOKEN = re.compile(r"\w+|[^\w\s]")
-_UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
+# Some versions of Python count the depth of all trees that are being made as one, and raise SystemError if another
+# thread has made one meanwhile: https://github.com/python/cpython/issues/106905. So one is made after the other, and
+# the tree of a traceback, which a log makes, may still come in between.
+_TURN = threading.Lock()
+_UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError, SystemError)
 _CALL = "call"
 _REPEATING = (
     ast.For,
@@ -64,10 +69,11 @@ def read_names(code: str) -> ScriptNames:
     if len(code) > _LONGEST or next(islice(_TOKEN.finditer(code), _MOST_TOKENS, None), None) is not None:
         return _UNKNOWN
     try:
-        with warnings.catch_warnings(action="ignore"):  # of strange escapes, for the log of dynamic-mcp
-            repeating = dict(_walk(ast.parse(code)))
+        with _TURN, warnings.catch_warnings(action="ignore"):  # of strange escapes, for the log of dynamic-mcp
+            tree = ast.parse(code)
     except _UNREADABLE:
         return _UNKNOWN
+    repeating = dict(_walk(tree))
     nodes = list(repeating)
     found = ((node, repeats) for node, repeats in repeating.items() if isinstance(node, ast.Call))
     calls = [call for node, repeats in found if (call := _read_call(node, repeats=repeats)) is not None]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import sys
+import threading
+
 import pytest
 
 from dynamic_mcp.features.scripts.names import read_names
@@ -107,3 +111,39 @@ def test_a_text_that_would_hold_up_the_program_is_not_read(part: str) -> None:
 
 def test_texts_with_lone_surrogates_are_names_like_others() -> None:
     assert _pairs('call("\\ud800", "b")') == [("\ud800", "b", 1)]
+
+
+class Garbage:
+    """Is collected in the middle of something else, and lets other threads run then."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+    def __del__(self) -> None:
+        for _ in range(20):
+            pass
+
+
+def test_scripts_that_are_read_at_once_are_each_read() -> None:
+    code = "\n".join(f'x{number} = call("up", "echo", {{"n": [{number}, [[]]]}})' for number in range(30))
+    found: list[int] = []
+
+    def read_often() -> None:
+        for _ in range(40):
+            for _ in range(10):
+                Garbage()
+            found.append(len(read_names(code).calls))
+
+    threads = [threading.Thread(target=read_often) for _ in range(4)]
+    usual_s, usual = sys.getswitchinterval(), gc.get_threshold()
+    sys.setswitchinterval(1e-6)
+    gc.set_threshold(50)
+    try:
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+    finally:
+        sys.setswitchinterval(usual_s)
+        gc.set_threshold(*usual)
+    assert found == [30] * 160
