@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import warnings
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cache
@@ -23,6 +24,7 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_der_public_key
+from cryptography.utils import CryptographyDeprecationWarning
 from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID
 from msgspec import Struct
 
@@ -145,8 +147,9 @@ def decode_base64(text: object) -> bytes:
 
 def _load_certificate(data: bytes) -> x509.Certificate:
     try:
-        return x509.load_der_x509_certificate(data)
-    except (ValueError, UnsupportedAlgorithm, x509.InvalidVersion) as exc:
+        with warnings.catch_warnings(action="error", category=CryptographyDeprecationWarning):  # such as a serial < 1
+            return x509.load_der_x509_certificate(data)
+    except (ValueError, UnsupportedAlgorithm, x509.InvalidVersion, CryptographyDeprecationWarning) as exc:
         raise BadAttestation("its certificate cannot be read") from exc
 
 
