@@ -9,6 +9,7 @@ from typing import Any
 from tests.cli.commands import CliRunner
 from tests.program import UPSTREAMS, full, odd
 from tests.terminal import strip_escapes
+from tests.windows import grant
 
 
 def findings_at(findings: list[dict[str, Any]], where: str) -> list[dict[str, Any]]:
@@ -48,6 +49,7 @@ def test_check_sees_what_would_fail_and_what_is_dangerous_without_starting_anyth
         }
     )
     cli.config.chmod(0o666)
+    grant(cli.config, "F")
     done = cli.run("check")
     assert done.code == 2
     found = {finding["where"]: finding for finding in done.json}
@@ -64,7 +66,9 @@ def test_check_sees_what_would_fail_and_what_is_dangerous_without_starting_anyth
     ):
         assert found[f"mcpServers.{where}"]["what"] == "looks like a secret in plain text"
     assert "mcpServers.secret.env.OK_TOKEN" not in found
-    assert [each["level"] for each in findings_at(done.json, str(cli.config))] == ["ok", "warning", "warning"]
+    levels = [each["level"] for each in findings_at(done.json, str(cli.config))]
+    # who may change it may read the secrets in it, too; of modes, both are said
+    assert levels == ["ok", "warning", *(["warning"] if sys.platform != "win32" else [])]
     assert found["mcpServers.token.command"]["what"] == "the command `***` was not found on its `PATH`"
     assert "hunter2" not in done.out
     assert "b" * 36 not in done.out
