@@ -22,8 +22,10 @@ _FOR_WINDOWS = {
 }
 # The variables with which a test has a home of its own on Windows.
 OWN_PLACES = ("USERPROFILE", "APPDATA", "LOCALAPPDATA", "WIN_PD_OVERRIDE_LOCAL_APPDATA")
-_FOR_POSIX = {f"dynamic_mcp.upstream.process.{name}" for name in ("group", "guardian", "strays")} | {
-    f"dynamic_mcp.features.sandbox.{name}" for name in ("container", "network")
+_FOR_POSIX = {
+    *(f"dynamic_mcp.upstream.process.{name}" for name in ("group", "guardian", "strays")),
+    *(f"dynamic_mcp.features.{name}" for name in ("metrics.workers", "sandbox.container", "sandbox.network")),
+    "dynamic_mcp.host.supervisor",
 }
 _FOR_LINUX = {f"dynamic_mcp.features.sandbox.{name}" for name in ("bubblewrap", "landlock", "launching")}
 # Modules that cannot be imported here.
