@@ -54,4 +54,4 @@ def test_what_other_programs_write_in_the_folders_of_the_user_is_not_left_by_a_t
     (tmp_path / "of-another-program").touch()
     (tmp_path / "dynamic-mcp").mkdir()
     leftovers.note_new_files(before, "test_of_it", [tmp_path])
-    assert [line for line in run.find() if str(tmp_path) in line] == [f"{tmp_path}/dynamic-mcp, by test_of_it"]
+    assert [line for line in run.find() if str(tmp_path) in line] == [f"{tmp_path / 'dynamic-mcp'}, by test_of_it"]
