@@ -33,7 +33,7 @@ def show_matrix(context: Invocation, *, as_csv: bool, connects: bool) -> int:
     """Print the matrix; return the exit code."""
     config = context.read_groups()
     policy = Policy(config.access) if config.access is not None else None
-    if config.access is None or config.access.allows_everything:
+    if not config.has_access_rules:
         context.out.say("the config has no access rules, so everybody may use everything")
     rows = list(_rows(config, policy, read_catalogs(context, config, connects=connects)))
     roles = list(policy.rules) if policy is not None else []

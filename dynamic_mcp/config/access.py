@@ -173,11 +173,6 @@ class Access(Section, frozen=True):
         rules = (rule for each in self.roles.values() for rule in each)
         return bool(self.approve) or any(rule.effect is Effect.ASK for rule in rules)
 
-    @property
-    def allows_everything(self) -> bool:
-        """Return whether every client may use everything, though a person may have to approve it."""
-        return self.default is Effect.ALLOW and not self.roles
-
 
 class ToolEffects(Section, frozen=True):
     """Which tools of a server only read, and which may change something. `write` wins."""

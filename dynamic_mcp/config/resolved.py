@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Protocol, TypeVa
 from msgspec import Meta, Struct, field
 from msgspec.structs import force_setattr, replace
 
-from dynamic_mcp.config.access import Access, Profile, ToolEffects
+from dynamic_mcp.config.access import Access, Effect, Profile, ToolEffects
 from dynamic_mcp.config.rules import Policy
 from dynamic_mcp.config.section import Everyday, Private, Section
 from dynamic_mcp.config.types import DirectTools, Duration, Globs, IdleTime, PathText, Port, Text, Url
@@ -636,12 +636,16 @@ class Config(Struct, frozen=True):
         return any(profile.scripts for profile in self.profiles.values())
 
     @property
+    def has_access_rules(self) -> bool:
+        """Return whether rules say who may use what. Without, everybody may, if a person approves it where needed."""
+        return self.access is not None and (self.access.default is not Effect.ALLOW or bool(self.access.roles))
+
+    @property
     def known_roles(self) -> frozenset[str]:
         """The roles that access rules, profiles or the page give a meaning."""
         of_rules = self.access.roles if self.access is not None else {}
         of_profiles = (role for profile in self.profiles.values() for role in profile.roles)
-        of_page = (*self.ui.operators, *self.ui.approvers) if self.ui else ()
-        return frozenset((*of_rules, *of_profiles, *of_page))
+        return frozenset((*of_rules, *of_profiles, *(self.ui.roles if self.ui else ())))
 
     @property
     def has_user_logins(self) -> bool:

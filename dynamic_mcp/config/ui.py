@@ -17,3 +17,8 @@ class Ui(Section, frozen=True):
     approvers: Annotated[
         Strings, "The roles that see the calls of others that wait for approval, and decide. Default: none."
     ] = ()
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The roles that mean something on the page."""
+        return *self.operators, *self.approvers

@@ -86,7 +86,7 @@ def _matches_any(kind: AccessKind, glob: str, effect: Effect, names: Iterable[st
 
 def _check_undefined_roles(config: Config, access: Access, token_roles: Collection[str]) -> Iterator[Finding]:
     """Check that roles are defined: by rules or for the page, and those of tokens alternatively by profiles."""
-    of_page = (*config.ui.operators, *config.ui.approvers) if config.ui else ()
+    of_page = config.ui.roles if config.ui else ()
     of_tokens = {*token_roles, *(role for _, roles in _roles_in_config_tokens(config) for role in roles)}
     for place, roles in _roles_in_rules(access):
         yield from _find_undefined(access, place, roles, of_page)
@@ -139,7 +139,6 @@ def _roles_in_config_tokens(config: Config) -> Iterator[tuple[Keys, tuple[str, .
 
 
 def _check_http(config: Config) -> Iterator[Finding]:
-    is_open = config.access is None or config.access.allows_everything
-    if config.http is not None and config.http.auth and is_open:
+    if config.http is not None and config.http.auth and not config.has_access_rules:
         what = "there are no access rules, so every client that authenticates may use everything"
         yield warning(("settings", "http", "auth"), what, "add `settings.access`")

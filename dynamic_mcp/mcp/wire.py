@@ -177,6 +177,15 @@ def value(data: Raw) -> object:
             return None
 
 
+def list_names(data: bytes | Raw) -> list[str]:
+    """Return the names of an object's members, equal ones too. Raises RecursionError if it is nested too deeply."""
+    # numbers stay texts, since Python reads none of more than 4,300 digits
+    names: list[str] = json.loads(
+        bytes(data), object_pairs_hook=lambda pairs: [name for name, _ in pairs], parse_int=str
+    )
+    return names
+
+
 def find_duplicate_name(data: bytes | Raw, *, is_flat: bool = False) -> str | None:
     """Return a name that appears twice in an object or, unless `is_flat`, in one nested in it; else None.
 

@@ -5,7 +5,6 @@ A client of all servers knows the proxy only, so without a name a user would not
 
 from __future__ import annotations
 
-import json
 import re
 from ipaddress import ip_address
 from urllib.parse import urlsplit
@@ -84,20 +83,17 @@ def check_elicitation(params: Raw) -> None:
         return
     members = wire.members(params)
     url = wire.text(members.get("url")) or ""
-    is_unclear = "url" in members and _is_twice(bytes(params), "url")
+    is_unclear = "url" in members and _is_twice(params, "url")
     if "url" in members and (is_unclear or not _may_be_opened(url)):
         raise UnsafeQuestion(f"asks a person to open {url[:100]!a}: it must be `https`, or `http` to loopback")
 
 
-def _is_twice(params: bytes, name: str) -> bool:
+def _is_twice(params: Raw, name: str) -> bool:
     """Return whether an object has a duplicate member: a client may take the value that was not checked."""
     try:
-        names: list[str] = json.loads(
-            params, object_pairs_hook=lambda pairs: [key for key, _ in pairs], parse_int=str
-        )
+        return wire.list_names(params).count(name) > 1
     except RecursionError:
         return True  # as far as can be told
-    return names.count(name) > 1
 
 
 def _may_be_opened(url: str) -> bool:

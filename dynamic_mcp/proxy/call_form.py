@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Mapping
 
 from msgspec import Raw, structs
@@ -73,12 +72,10 @@ def check_form(params: Mapping[str, Raw]) -> None:
             raise wire.Malformed(f"`{key}` is not a parameter")
     if "ref" in params:
         try:
-            keys: list[str] = json.loads(
-                bytes(params["ref"]), object_pairs_hook=lambda pairs: [key for key, _ in pairs], parse_int=str
-            )
+            names = wire.list_names(params["ref"])
         except RecursionError:
             raise wire.Malformed("`ref` is nested too deeply") from None
         reference = wire.members(params["ref"])
-        if len(keys) != len(reference):
+        if len(names) != len(reference):
             raise wire.Malformed("`ref` has a duplicate key")
         check_form(reference)

@@ -156,7 +156,7 @@ class AccessSection(PageSection):
             "groups": [*known.catalogs] if len(known.catalogs) <= _MOST_LISTED else [],
             "has_tools": bool(known.tools),
             "unknown": sorted({*known.config.presentations} - {*known.catalogs})[:20],
-            "has_rules": known.config.access is not None and not known.config.access.allows_everything,
+            "has_rules": known.config.has_access_rules,
             "has_people": bool(_list_people(known)),
             "query": {name: query.get(name, "") for name in ("q", "who", "of", "group")},
         }
